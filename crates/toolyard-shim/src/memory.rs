@@ -88,7 +88,7 @@ impl Memory {
     }
 
     /// A line from the client; what to pass on of it.
-    pub(crate) fn from_client(&mut self, line: Bytes) -> Option<Bytes> {
+    pub(crate) fn client_sent(&mut self, line: Bytes) -> Option<Bytes> {
         match Incoming::parse(&line) {
             Ok(Incoming::One(message)) => self.note(message, line),
             Ok(Incoming::Batch(parts)) => {
@@ -175,7 +175,7 @@ impl Memory {
     }
 
     /// A line from the gateway; what to pass on to the client.
-    pub(crate) fn from_gateway(&mut self, line: Bytes) -> Vec<Bytes> {
+    pub(crate) fn gateway_sent(&mut self, line: Bytes) -> Vec<Bytes> {
         match Incoming::parse(&line) {
             Ok(Incoming::One(Message::Response(response))) => self.answered(&response, line),
             Ok(Incoming::One(Message::Request(request))) => vec![self.asks(request, line)],

@@ -127,7 +127,7 @@ impl Relay {
     async fn give_up(&self, client: &mut Client, stdout: &mut Stdout, why: &str) {
         let mut failures = self.memory().given_up(why);
         while let Ok(Some(line)) = timeout(LAST_QUESTIONS, client.lines.recv()).await {
-            self.memory().from_client(line);
+            self.memory().client_sent(line);
         }
         failures.extend(self.memory().not_passed_on(why));
         // The client may be gone as well, or read nothing.
@@ -208,7 +208,7 @@ impl Relay {
             return write;
         }
         while let Some(line) = client.lines.recv().await {
-            let line = self.memory().from_client(line);
+            let line = self.memory().client_sent(line);
             if write_lines(&mut write, line).await.is_err() {
                 return write;
             }
@@ -221,7 +221,7 @@ impl Relay {
         let mut decoder = LineDecoder::new(usize::MAX);
         while let Ok(Some(line)) = next_line(&mut decoder, &mut read).await {
             self.is_writing.store(true, Ordering::Relaxed);
-            let lines = self.memory().from_gateway(line);
+            let lines = self.memory().gateway_sent(line);
             write_lines(stdout, lines).await?;
             self.is_writing.store(false, Ordering::Relaxed);
         }

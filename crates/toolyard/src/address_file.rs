@@ -15,10 +15,10 @@ use crate::cli::Common;
 use crate::commands::answers;
 use crate::settings;
 
-/// How often it is looked whether another gateway has left its place.
+/// How often the gateway checks whether another gateway has freed its addresses.
 pub(crate) const AGAIN: Duration = Duration::from_secs(1);
 
-/// The addresses of this gateway, which become more when another leaves a door to it. Cheap to clone.
+/// The addresses of this gateway. It gets more when another gateway ends and frees its own. Cheap to clone.
 #[derive(Clone, Debug)]
 pub(crate) struct OwnAddresses {
     addresses: Arc<watch::Sender<Addresses>>,
@@ -38,7 +38,7 @@ impl OwnAddresses {
     }
 }
 
-/// The note of this gateway, as long as there is one. Taken back when dropped.
+/// The note of this gateway. Removed when dropped.
 pub(crate) struct Note {
     folder: Option<PathBuf>,
     /// The name of the config set.
@@ -49,7 +49,7 @@ pub(crate) struct Note {
 }
 
 impl Note {
-    /// Other programs find the gateway by this only if they know the folder, so one that was asked for must do.
+    /// Other programs can find the gateway only by this note, so a state directory that was asked for must work.
     pub(crate) fn begin(
         common: &Common,
         folder: Option<&Path>,
@@ -81,7 +81,7 @@ impl Note {
         Ok(note)
     }
 
-    /// Keeps it as it should be, until it is dropped.
+    /// Keeps the note up to date until it is dropped.
     pub(crate) async fn keep(mut self) {
         let Some(folder) = self.folder.clone() else { return };
         let mut changes = self.own_addresses.addresses.subscribe();
@@ -109,14 +109,14 @@ impl Note {
     }
 }
 
-/// The gateway that came before this one, has the socket of this config, and is still there.
+/// The gateway that was started before this one, has the socket of this config, and still runs.
 fn still_first(folder: &Path, own: &Addresses) -> Option<Running> {
     let first = state_dir::announced(folder)?;
     let has_socket = own.socket.is_none() && first.socket.is_some();
     (has_socket && first.http != own.http && answers(&first.http)).then_some(first)
 }
 
-/// Whether the note is missing, does not say all, or is that of a gateway that has left its socket or is gone.
+/// Whether the note is missing, incomplete, or that of a gateway that has ended or lost its socket.
 fn is_due(folder: &Path, own: &Addresses) -> bool {
     match state_dir::announced(folder) {
         None => true,

@@ -33,8 +33,8 @@ enum Tcp {
 }
 
 impl AppDoors {
-    /// An address that was asked for must be good; the usual one may be taken by another gateway, or by what
-    /// Toolyard replaces.
+    /// An address that was asked for must be usable; the default one may be in use by another gateway, or by the
+    /// program that Toolyard replaces.
     pub(crate) fn open(config: &AppsConfig, local: Option<&Path>) -> Result<Self> {
         let local = local.map_or(Ok(Local::Shut), |path| open_local(path, &config.local, "apps"))?;
         let tcp = match config.tcp {
@@ -45,7 +45,7 @@ impl AppDoors {
         Ok(Self { tcp, local })
     }
 
-    /// Where apps can dial now.
+    /// Where apps can connect now.
     pub(crate) fn addresses(&self) -> (Option<String>, Option<PathBuf>) {
         let tcp = match &self.tcp {
             Some(Tcp::Open(_, address)) => Some(format!("tcp://{address}")),
@@ -62,7 +62,7 @@ impl AppDoors {
         }
     }
 
-    /// Lets apps in, and reports the state of these doors.
+    /// Accepts apps, and reports the state of these listeners.
     pub(crate) fn serve(self, gateway: &Gateway, apps: &Apps, own_addresses: &OwnAddresses, scope: &Scope) {
         let taken = Arc::new(Mutex::new(self.taken()));
         let reported = taken.clone();

@@ -1,4 +1,4 @@
-//! The command line: what can be asked of the program.
+//! The command line of the program.
 
 use std::ffi::OsString;
 use std::net::SocketAddr;
@@ -20,7 +20,7 @@ Exit codes: 0 all went well, 1 something failed, 2 the command line or the confi
 130 it was interrupted.
 Logs go to stderr; TOOLYARD_LOG=debug (or upstream=trace, …) sets the level.";
 
-/// The heading in the help of what goes with every command.
+/// The heading of global flags in the help.
 const COMMON: &str = "For every command";
 
 /// One endpoint for every tool: an MCP gateway. Runs the gateway if no command is given.
@@ -35,14 +35,14 @@ pub(crate) struct Cli {
     pub(crate) common: Common,
 }
 
-/// What goes with every command.
+/// Flags of every command.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Common {
     /// The config: TOML, or a JSON file with `mcpServers` [default: toolyard/config.toml in
     /// `$XDG_CONFIG_HOME`, if it is there].
     #[arg(long, value_name = "FILE", global = true, help_heading = COMMON, env = "TOOLYARD_CONFIG")]
     pub(crate) config: Option<PathBuf>,
-    /// Where things are kept between runs [default: a folder for this config in `$XDG_STATE_HOME/toolyard`].
+    /// The folder for state between runs [default: a folder for this config in `$XDG_STATE_HOME/toolyard`].
     #[arg(long, value_name = "DIR", global = true, help_heading = COMMON, env = "TOOLYARD_STATE_DIR")]
     pub(crate) state_dir: Option<PathBuf>,
     /// Log more; twice for everything.
@@ -51,10 +51,10 @@ pub(crate) struct Common {
     /// Print only the listen address, results and errors.
     #[arg(short, long, global = true, help_heading = COMMON)]
     pub(crate) quiet: bool,
-    /// Say this much on stderr; wins over `TOOLYARD_LOG`, -v and -q.
+    /// Log at this level; overrides `TOOLYARD_LOG`, -v and -q.
     #[arg(long, value_name = "LEVEL", global = true, help_heading = COMMON, env = "TOOLYARD_LOG_LEVEL", ignore_case = true, value_parser = level())]
     log_level: Option<LogLevel>,
-    /// Say it as text, or as one JSON object a line, with one for each call.
+    /// Log as text, or as one JSON object per line, with one for each call.
     #[arg(long, value_name = "FORMAT", global = true, help_heading = COMMON, env = "TOOLYARD_LOG_FORMAT", ignore_case = true, value_parser = format())]
     log_format: Option<LogFormat>,
 }
@@ -80,21 +80,21 @@ pub(crate) struct ServeArgs {
     /// Where to listen; port 0 lets the system choose [default: 127.0.0.1:7777, or the next free port].
     #[arg(long, value_name = "ADDR", value_parser = address)]
     pub(crate) listen: Option<SocketAddr>,
-    /// Let no apps register.
+    /// Do not let apps register.
     #[arg(long)]
     pub(crate) no_apps: bool,
-    /// Look for no instances.
+    /// Do not look for instances.
     #[arg(long)]
     pub(crate) no_instances: bool,
-    /// End soon after the last client has left.
+    /// End soon after the last client has disconnected.
     #[arg(long, hide = true)]
     pub(crate) while_needed: bool,
-    /// Serve the dashboard from this folder, to work on it.
+    /// Serve the dashboard from this folder, for its development.
     #[arg(long, value_name = "DIR", hide = true)]
     pub(crate) ui_dir: Option<PathBuf>,
 }
 
-/// Which part of it all is served.
+/// Which view is served.
 #[derive(Debug, Args)]
 pub(crate) struct StdioArgs {
     /// Only what this profile allows.
@@ -103,7 +103,7 @@ pub(crate) struct StdioArgs {
     /// Only this upstream, under its own names.
     #[arg(long, value_name = "ID", conflicts_with_all = ["hub", "lean"])]
     pub(crate) upstream: Option<String>,
-    /// The hub: instances that are found, connected and called by handle.
+    /// The hub: instances that are found, connected to and called by handle.
     #[arg(long, conflicts_with = "lean")]
     pub(crate) hub: bool,
     /// The lean view: search for tools and call them, instead of a list of all.
@@ -113,7 +113,7 @@ pub(crate) struct StdioArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ValidateArgs {
-    /// Print the outcome as JSON.
+    /// Print the result as JSON.
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -134,7 +134,7 @@ pub(crate) fn explained(
 }
 
 impl Cli {
-    /// What to do. Flags of `serve` may stand alone, but not before another command.
+    /// The command to run. Flags of `serve` may be given without a command, but not before another command.
     pub(crate) fn command(&mut self) -> Result<Command, clap::Error> {
         let alone = std::mem::take(&mut self.serve);
         match self.command.take() {
@@ -159,7 +159,7 @@ impl Cli {
 }
 
 impl Common {
-    /// What is to be logged, by everything but the config's own word.
+    /// The log settings of flags and environment; those of the config come later.
     pub(crate) fn log(&self, serves: bool) -> Wish {
         Wish {
             level: self.log_level,
@@ -170,7 +170,7 @@ impl Common {
         }
     }
 
-    /// A command that ends by itself answers a question; what goes on meanwhile is not part of the answer.
+    /// A command that ends by itself logs little: its log is not part of its answer.
     fn loudness(&self, serves: bool) -> Loudness {
         match (self.quiet, self.verbose) {
             (true, _) => Loudness::Quiet,
@@ -182,7 +182,7 @@ impl Common {
     }
 }
 
-/// The levels, also under the names that mcpproxy has for them.
+/// The levels, also under the names that mcpproxy uses.
 fn level() -> impl TypedValueParser<Value = LogLevel> {
     let alias = |name| match name {
         "off" => Some("none"),

@@ -1,4 +1,4 @@
-//! The commands that look after a config and use what it describes, each in a file of its own.
+//! The commands that manage a config and use what it describes, each in a file of its own.
 
 mod add;
 mod remove;
@@ -90,7 +90,7 @@ pub(crate) enum Command {
     Uninstall(uninstall::UninstallArgs),
     /// Trust this project's `toolyard.toml` in its current form, or let packs run programs of a project.
     Trust(trust::TrustArgs),
-    /// Serve one pack alone, on stdio or where its flags say.
+    /// Serve one pack alone, on stdio or at the addresses of its flags.
     Pack(pack::PackArgs),
     /// Run a script of the project in this folder, or list its scripts.
     Run(run::RunArgs),

@@ -19,9 +19,9 @@ fn request(id: u64, method: &str, params: serde_json::Value) -> Bytes {
 /// A client that has shaken hands.
 fn initialized() -> Memory {
     let mut memory = Memory::default();
-    memory.from_client(request(0, "initialize", json!({ "protocolVersion": "2025-11-25" })));
-    memory.from_gateway(line(json!({ "jsonrpc": "2.0", "id": 0, "result": {} })));
-    memory.from_client(line(json!({ "jsonrpc": "2.0", "method": "notifications/initialized" })));
+    memory.client_sent(request(0, "initialize", json!({ "protocolVersion": "2025-11-25" })));
+    memory.gateway_sent(line(json!({ "jsonrpc": "2.0", "id": 0, "result": {} })));
+    memory.client_sent(line(json!({ "jsonrpc": "2.0", "method": "notifications/initialized" })));
     memory
 }
 
@@ -29,17 +29,17 @@ fn initialized() -> Memory {
 fn a_new_gateway_receives_the_session_state_and_its_answers_do_not_reach_the_client() {
     let mut memory = initialized();
     for (id, level) in [(1, "debug"), (2, "error")] {
-        memory.from_client(request(id, "logging/setLevel", json!({ "level": level })));
+        memory.client_sent(request(id, "logging/setLevel", json!({ "level": level })));
     }
     for (id, method, uri) in [
         (3, "resources/subscribe", "a:"),
         (4, "resources/subscribe", "b:"),
         (5, "resources/unsubscribe", "a:"),
     ] {
-        memory.from_client(request(id, method, json!({ "uri": uri })));
+        memory.client_sent(request(id, method, json!({ "uri": uri })));
     }
     for id in 1..=5 {
-        memory.from_gateway(line(json!({ "jsonrpc": "2.0", "id": id, "result": {} })));
+        memory.gateway_sent(line(json!({ "jsonrpc": "2.0", "id": id, "result": {} })));
     }
     assert!(memory.is_idle() && memory.lost("lost").is_empty());
     let sent: Vec<_> = [memory.introduction(), memory.settings()].concat().iter().map(read).collect();
@@ -49,13 +49,13 @@ fn a_new_gateway_receives_the_session_state_and_its_answers_do_not_reach_the_cli
     assert_eq!((&sent[2]["params"]["level"], &sent[3]["params"]["uri"]), (&json!("error"), &json!("b:")));
     let greeting = json!({ "capabilities": { "tools": { "listChanged": true }, "prompts": {} } });
     let received =
-        memory.from_gateway(line(json!({ "jsonrpc": "2.0", "id": sent[0]["id"], "result": greeting })));
+        memory.gateway_sent(line(json!({ "jsonrpc": "2.0", "id": sent[0]["id"], "result": greeting })));
     assert_eq!(
         received.iter().map(read).map(|line| line["method"].clone()).collect::<Vec<_>>(),
         ["notifications/tools/list_changed"]
     );
     assert!(
-        memory.from_gateway(line(json!({ "jsonrpc": "2.0", "id": sent[2]["id"], "result": {} }))).is_empty()
+        memory.gateway_sent(line(json!({ "jsonrpc": "2.0", "id": sent[2]["id"], "result": {} }))).is_empty()
     );
 }
 
@@ -63,7 +63,7 @@ fn a_new_gateway_receives_the_session_state_and_its_answers_do_not_reach_the_cli
 fn a_handshake_that_was_not_answered_is_made_again_as_it_was() {
     let mut memory = Memory::default();
     let hello = request(0, "initialize", json!({ "protocolVersion": "2025-11-25" }));
-    memory.from_client(hello.clone());
+    memory.client_sent(hello.clone());
     assert!(memory.lost("lost").is_empty());
     assert_eq!(memory.introduction().iter().map(read).collect::<Vec<_>>(), [read(&hello)]);
     let failed = memory.given_up("no gateway could be reached");
@@ -73,10 +73,10 @@ fn a_handshake_that_was_not_answered_is_made_again_as_it_was() {
 #[test]
 fn undelivered_calls_are_reported_as_not_sent() {
     let mut memory = initialized();
-    memory.from_client(request(1, "tools/call", json!({ "name": "sent" })));
+    memory.client_sent(request(1, "tools/call", json!({ "name": "sent" })));
     let sent = memory.given_up("no gateway could be reached");
     assert!(sent[0].windows(12).any(|words| words == b"is not known"), "{sent:?}");
-    memory.from_client(request(2, "tools/call", json!({ "name": "kept" })));
+    memory.client_sent(request(2, "tools/call", json!({ "name": "kept" })));
     let kept: Vec<_> = memory.not_passed_on("no gateway could be reached").iter().map(read).collect();
     let expected = "no gateway could be reached; `kept` was not sent";
     assert_eq!(kept[0]["result"]["content"][0]["text"], expected, "{kept:?}");
@@ -87,27 +87,27 @@ fn undelivered_calls_are_reported_as_not_sent() {
 fn an_answer_never_reaches_a_gateway_that_did_not_ask() {
     let mut memory = initialized();
     let question = request(1, "roots/list", json!({}));
-    assert_eq!(memory.from_gateway(question.clone()), vec![question.clone()]);
+    assert_eq!(memory.gateway_sent(question.clone()), vec![question.clone()]);
     let taken_back = memory.lost("lost");
     assert_eq!(read(&taken_back[0])["params"]["requestId"], 1);
     let answer =
         |id: &serde_json::Value| line(json!({ "jsonrpc": "2.0", "id": id, "result": { "roots": [] } }));
-    let shown = read(&memory.from_gateway(question.clone())[0])["id"].clone();
+    let shown = read(&memory.gateway_sent(question.clone())[0])["id"].clone();
     assert_ne!(shown, json!(1));
-    assert_eq!(memory.from_client(answer(&json!(1))), None);
-    assert_eq!(memory.from_client(answer(&shown)).map(|line| read(&line)["id"].clone()), Some(json!(1)));
-    let shown = read(&memory.from_gateway(question)[0])["id"].clone();
+    assert_eq!(memory.client_sent(answer(&json!(1))), None);
+    assert_eq!(memory.client_sent(answer(&shown)).map(|line| read(&line)["id"].clone()), Some(json!(1)));
+    let shown = read(&memory.gateway_sent(question)[0])["id"].clone();
     let cancel =
         json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": 1 } });
-    assert_eq!(read(&memory.from_gateway(line(cancel))[0])["params"]["requestId"], shown);
+    assert_eq!(read(&memory.gateway_sent(line(cancel))[0])["params"]["requestId"], shown);
 }
 
 #[test]
 fn a_call_that_was_cancelled_is_not_failed() {
     let mut memory = initialized();
-    memory.from_client(request(7, "tools/call", json!({ "name": "slow" })));
+    memory.client_sent(request(7, "tools/call", json!({ "name": "slow" })));
     let params = json!({ "requestId": 7 });
-    memory.from_client(line(
+    memory.client_sent(line(
         json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": params }),
     ));
     assert!(memory.lost("lost").is_empty());
@@ -124,8 +124,8 @@ fn a_session_of_the_hub_is_turned_to_its_instance_again_before_anything_else() {
                     request(id, "tools/call", json!({ "name": name, "arguments": { "instance_id": about } }))
                 }
             };
-            memory.from_client(asked);
-            memory.from_gateway(line(json!({ "jsonrpc": "2.0", "id": id, "result": result })));
+            memory.client_sent(asked);
+            memory.gateway_sent(line(json!({ "jsonrpc": "2.0", "id": id, "result": result })));
         }
         memory.lost("lost");
         let first: Vec<_> = memory.introduction().iter().map(read).collect();
@@ -133,7 +133,7 @@ fn a_session_of_the_hub_is_turned_to_its_instance_again_before_anything_else() {
         assert_eq!(memory.has_returned(), sent.is_empty());
         if let Some(last) = first.last().filter(|_| !sent.is_empty()) {
             let failed = json!({ "jsonrpc": "2.0", "id": last["id"], "result": { "isError": true } });
-            assert!(memory.from_gateway(line(failed)).is_empty(), "the client has had its answer");
+            assert!(memory.gateway_sent(line(failed)).is_empty(), "the client has had its answer");
             assert!(memory.has_returned());
         }
         sent.extend(memory.settings().iter().map(read).map(|line| line["params"]["uri"].clone()));
@@ -158,19 +158,19 @@ fn a_session_of_the_hub_is_turned_to_its_instance_again_before_anything_else() {
 fn read_only_requests_are_sent_to_the_next_gateway_and_others_fail() {
     let mut memory = initialized();
     let read = request(1, "resources/read", json!({ "uri": "a:" }));
-    memory.from_client(read.clone());
-    memory.from_client(request(2, "tools/call", json!({ "name": "write" })));
+    memory.client_sent(read.clone());
+    memory.client_sent(request(2, "tools/call", json!({ "name": "write" })));
     let failed: Vec<_> = memory.lost("lost").iter().map(super::tests::read).collect();
     assert_eq!(failed.iter().map(|line| line["id"].clone()).collect::<Vec<_>>(), [json!(2)]);
     assert_eq!(memory.repeats(), vec![read]);
-    assert_eq!(memory.from_gateway(line(json!({ "jsonrpc": "2.0", "id": 1, "result": {} }))).len(), 1);
+    assert_eq!(memory.gateway_sent(line(json!({ "jsonrpc": "2.0", "id": 1, "result": {} }))).len(), 1);
     assert!(memory.repeats().is_empty() && memory.is_idle());
 }
 
 #[test]
 fn a_request_is_not_repeated_for_ever() {
     let mut memory = initialized();
-    memory.from_client(request(1, "tools/list", json!({})));
+    memory.client_sent(request(1, "tools/list", json!({})));
     for _ in 0..MOST_REPEATS {
         assert!(memory.lost("lost").is_empty());
     }

@@ -21,14 +21,14 @@ Examples:
 Single quotes keep ${VAR} out of the shell's hands: it is expanded when the gateway starts, and no secret
 gets into the file.")]
 pub(crate) struct AddArgs {
-    /// What to call it: letters, digits, `_` and `-`, starting with a letter.
+    /// The name of the server: letters, digits, `_` and `-`, starting with a letter.
     name: String,
-    /// The address of a server, where no program is to be started.
+    /// The address of a server that is already running.
     url: Option<String>,
-    /// How the server is reached [default: stdio for a program, http for a URL].
+    /// The transport [default: stdio for a program, http for a URL].
     #[arg(short, long, value_enum)]
     transport: Option<Transport>,
-    /// A variable for the program; NAME alone takes it from where the gateway is started.
+    /// A variable for the program; NAME alone takes its value from the environment of the gateway.
     #[arg(short, long, value_name = "NAME=VALUE")]
     env: Vec<String>,
     /// A header for the server.
@@ -39,7 +39,7 @@ pub(crate) struct AddArgs {
     cwd: Option<String>,
     #[command(flatten)]
     place: Where,
-    /// Print the outcome as JSON.
+    /// Print the result as JSON.
     #[arg(long)]
     json: bool,
     /// The program and its arguments.
@@ -59,7 +59,7 @@ enum Transport {
 struct Outcome<'a> {
     id: &'a str,
     file: String,
-    /// False where it was there already, just so.
+    /// False if the same server was there already.
     changed: bool,
     #[serde(flatten)]
     definition: Shown,
@@ -93,7 +93,7 @@ struct Added {
     id: UpstreamId,
     definition: Definition,
     draft: Draft,
-    /// It is there already, just so.
+    /// The same server is there already.
     is_same: bool,
     remarks: Vec<Problem>,
 }
@@ -127,7 +127,7 @@ pub(crate) struct Drafted {
     pub(crate) remarks: Vec<Problem>,
 }
 
-/// Adds a server that is written as a command line or a URL; the file is only changed if this is final.
+/// Adds a server that is written as a command line or a URL; the file is only changed if `is_final`.
 pub(crate) fn draft_server(
     common: &Common,
     name: &str,
@@ -161,10 +161,10 @@ fn id(name: &str) -> Result<UpstreamId, Failure> {
         .map_err(|error| Failure::Config(vec![Problem::error("NAME", error.to_string(), error.hint())]))
 }
 
-/// What would leave a config that does not start is not written.
+/// A config that would not start is not written.
 fn accept(problems: Vec<Problem>) -> Result<Vec<Problem>, Failure> {
     if problems.iter().any(Problem::is_error) {
-        // Nothing is written, so no line of the file is to blame.
+        // Nothing is written, so the problem has no line in the file.
         let problems = problems.into_iter().map(|problem| Problem { place: None, ..problem });
         return Err(Failure::Config(problems.collect()));
     }
@@ -206,7 +206,7 @@ fn definition(args: &AddArgs) -> Result<Definition, Failure> {
     }
 }
 
-/// Paths in a config start from its folder. Your own lies elsewhere, so what is meant from here is written in full.
+/// Relative paths in a config start from its folder. The user's config is elsewhere, so paths are made absolute.
 fn from_here(path: &str, args: &AddArgs) -> String {
     if args.place.project || path.contains("${") {
         return path.to_owned();
@@ -232,7 +232,7 @@ fn header(text: &str) -> Result<(String, String), Failure> {
     Ok((name.trim().to_owned(), value.trim().to_owned()))
 }
 
-/// What is neither an address nor after `--`: a host with a path was meant as an address, all else as a program.
+/// An argument that is neither an address nor after `--`: a host with a path was meant as an address, else a program.
 fn no_url(name: &str, text: &str) -> String {
     let host = text.split(['/', ':']).next().unwrap_or_default();
     if host.contains('.') && !host.starts_with('.') && text.contains('/') {

@@ -1,4 +1,4 @@
-//! `toolyard approve` and `deny`: what waits for an operator, shown and decided.
+//! `toolyard approve` and `deny`: shows and decides what waits for an operator.
 
 use clap::Args;
 use serde_json::{Value, json};

@@ -14,9 +14,9 @@ use crate::cli::Common;
 use crate::failure::{Failure, refused};
 use crate::{say, settings};
 
-/// How often new records are looked for.
+/// How often new records are read.
 const PAUSE: Duration = Duration::from_millis(250);
-/// How many records are shown if nothing else is asked for.
+/// How many records are shown by default.
 const USUAL: usize = 50;
 
 #[derive(Debug, Args)]
@@ -50,13 +50,13 @@ pub(crate) struct AuditArgs {
     /// Before this time.
     #[arg(long, value_name = "TIME")]
     until: Option<String>,
-    /// Show so many records, the newest [default: 50, with --json all].
+    /// Show this many records, the newest [default: 50, with --json all].
     #[arg(short = 'n', long, value_name = "NUMBER")]
     limit: Option<usize>,
     /// Print new records as they are written.
     #[arg(short, long, conflicts_with = "verify")]
     follow: bool,
-    /// Print one JSON object a line, the oldest first.
+    /// Print one JSON object per line, the oldest first.
     #[arg(long)]
     json: bool,
     /// Check that no record was changed or removed.

@@ -1,4 +1,4 @@
-//! `toolyard completions`: what a shell needs to complete this command line.
+//! `toolyard completions`: prints a completion script for a shell.
 
 use clap::{Args, CommandFactory};
 use clap_complete::Shell;
@@ -13,7 +13,7 @@ Where it goes:
   zsh:  toolyard completions zsh > ~/.zfunc/_toolyard      (with ~/.zfunc in $fpath)
   fish: toolyard completions fish > ~/.config/fish/completions/toolyard.fish")]
 pub(crate) struct CompletionsArgs {
-    /// For which shell.
+    /// The shell.
     shell: Shell,
 }
 

@@ -28,7 +28,7 @@ pub(crate) struct DoctorArgs {
     json: bool,
 }
 
-/// One thing that was looked at.
+/// The result of one check.
 #[derive(Serialize)]
 struct Finding {
     state: State,
@@ -93,7 +93,7 @@ impl Finding {
     }
 }
 
-/// What the files say, and which of them count.
+/// The config files, their problems, and which of them are in force.
 fn config(found: &Found, loaded: &mut Loaded) -> Vec<Finding> {
     let mut findings = Vec::new();
     match (&loaded.config, found.names()) {

@@ -15,7 +15,7 @@ use crate::cli::Common;
 use crate::failure::{Failure, refused};
 use crate::{packs, settings};
 
-/// Which file is changed.
+/// The file to change.
 #[derive(Debug, Args)]
 pub(super) struct Where {
     /// Change `toolyard.toml` in this folder instead of your own config.
@@ -33,9 +33,9 @@ pub(super) struct Draft {
     document: DocumentMut,
     /// What is wrong with it already.
     problems: Vec<Problem>,
-    /// A project file that the user trusts, or that is only just being made, stays trusted.
+    /// A project file that the user trusts, or that this command makes, stays trusted.
     keeps_trust: bool,
-    /// No other run changes it meanwhile.
+    /// Held so that no other run changes the file meanwhile.
     _lock: Lock,
 }
 
@@ -75,7 +75,7 @@ impl Draft {
             (Source { path: path.clone(), role: Role::Own }, Vec::new())
         };
         let problems = config::check(&source, before.clone(), &below, &settings::context(&packs::known()));
-        // What the reader cannot parse, the editor cannot either.
+        // A file that cannot be parsed cannot be edited, either.
         let document = before.parse().map_err(|_| Failure::Config(problems.clone()))?;
         let is_trusted = Trusted::read(&settings::variable).state(&path) == config::TrustState::Trusted;
         Ok(Self {
@@ -91,12 +91,12 @@ impl Draft {
         })
     }
 
-    /// The upstreams of the file as it was.
+    /// The upstreams of the file before the change.
     pub(super) fn upstreams(&self) -> Vec<Written> {
         in_file(&File { path: self.path.clone(), text: self.before.clone() })
     }
 
-    /// The apps to be dialled of the file as it was.
+    /// The app endpoints of the file before the change.
     pub(super) fn apps(&self) -> Vec<Written> {
         apps_in_file(&File { path: self.path.clone(), text: self.before.clone() })
     }
@@ -146,12 +146,12 @@ impl Draft {
         }
     }
 
-    /// The file as it was.
+    /// The file before the change.
     pub(super) fn before(&self) -> &str {
         &self.before
     }
 
-    /// The file as it would be.
+    /// The file after the change.
     pub(super) fn text(&self) -> String {
         let text = with_comments_of(&self.before, self.document.to_string());
         let head = if self.names_schema() && !text.is_empty() { schema::LINE } else { "" };
@@ -159,7 +159,7 @@ impl Draft {
         format!("{head}{text}")
     }
 
-    /// What would be wrong with it that is not wrong already.
+    /// Problems that the change would cause.
     pub(super) fn new_problems(&self) -> Vec<Problem> {
         let is_known = |problem: &Problem| {
             self.problems.iter().any(|known| known.key == problem.key && known.message == problem.message)
@@ -170,7 +170,7 @@ impl Draft {
         problems
     }
 
-    /// A new file of the user names the schema by which editors check it. A project's file is shared, and stays alone.
+    /// A new user config names its schema for editors. A project file is shared, so it gets no schema file beside it.
     fn names_schema(&self) -> bool {
         self.is_new && self.source.role == Role::Own
     }
@@ -190,7 +190,7 @@ impl Draft {
         Ok(())
     }
 
-    /// Keeps the file as it was beside it; where.
+    /// Keeps a backup beside the file; returns its path.
     pub(super) fn back_up(&self) -> std::io::Result<Option<PathBuf>> {
         let keep = || save::back_up(&self.path, &self.path, &self.before).map(|backup| Some(backup.path));
         if self.before.is_empty() { Ok(None) } else { keep() }

@@ -37,7 +37,7 @@ pub(crate) struct ExplainArgs {
     /// Also decide about a call with these arguments, as JSON; nothing is called.
     #[arg(long, value_name = "JSON", value_parser = arguments)]
     args: Option<Value>,
-    /// Print it as JSON.
+    /// Print the result as JSON.
     #[arg(long)]
     json: bool,
 }
@@ -50,9 +50,9 @@ struct Explanation {
     /// The name that clients see at `/mcp`.
     #[serde(skip_serializing_if = "Option::is_none")]
     name: Option<String>,
-    /// One after the other, what decides about it.
+    /// The reasons, in the order in which they are decided.
     reasons: Vec<String>,
-    /// What a call passes, in this order.
+    /// The steps that a call passes, in order.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     steps: Vec<String>,
 }
@@ -259,7 +259,7 @@ fn in_profile(profile: &ProfilePlan, tool: &Tool, kind: UpstreamKind, names: &[S
     }
 }
 
-/// The server decides, as far as one can tell which it is.
+/// Why there is no such tool, as far as its name determines the upstream.
 fn absent(name: &str, tools: &Tools, config: &Config, upstreams: &[Written]) -> Explanation {
     let prefix = name.split_once(':').or_else(|| name.split_once("__")).map(|(prefix, _)| prefix);
     let mut reasons = Vec::new();

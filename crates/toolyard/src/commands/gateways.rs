@@ -1,4 +1,4 @@
-//! `toolyard gateways`: all gateways of this user that run, whichever config they have.
+//! `toolyard gateways`: lists the running gateways of this user, of all configs.
 
 use std::path::PathBuf;
 
@@ -17,7 +17,7 @@ pub(crate) struct GatewaysArgs {
     json: bool,
 }
 
-/// What `--json` prints of each.
+/// What `--json` prints for each.
 #[derive(Serialize)]
 struct Entry {
     http: String,
@@ -53,7 +53,7 @@ fn shown(files: &[PathBuf]) -> String {
     if names.is_empty() { "none".to_owned() } else { names.join(", ") }
 }
 
-/// Folders that a gateway may have written its address to: one for each config set, and those that `--state-dir` named.
+/// Folders in which a gateway may have left its address: one for each config set, and those given by `--state-dir`.
 fn folders() -> Vec<PathBuf> {
     let base = state_dir::base(&settings::variable);
     let inside = base.as_deref().and_then(|base| std::fs::read_dir(base).ok()).into_iter().flatten();

@@ -1,4 +1,4 @@
-//! `toolyard get`: one server of the config, and how it is.
+//! `toolyard get`: shows one server of the config and its status.
 
 use clap::Args;
 use toolyard_config::definition::written;
@@ -13,7 +13,7 @@ use crate::{say, settings};
 
 #[derive(Debug, Args)]
 pub(crate) struct GetArgs {
-    /// Which one.
+    /// The name of the server.
     name: String,
     /// Print it as JSON.
     #[arg(long)]
@@ -36,7 +36,7 @@ pub(super) fn get(common: &Common, args: &GetArgs) -> Result<(), Failure> {
             return show_other(other, &asked, args.json);
         }
         let ids = upstreams.iter().map(|upstream| upstream.id.as_str());
-        // Who has no server yet has none to choose from, whatever else is there.
+        // A user without servers has none to choose from, whatever packs there are.
         let others = others.iter().map(|other| other.id).filter(|_| !upstreams.is_empty());
         let ids: Vec<&str> = ids.chain(others).collect();
         let place = found.names().unwrap_or_else(|| "the config, which is not there yet".to_owned());
@@ -68,7 +68,7 @@ pub(super) fn get(common: &Common, args: &GetArgs) -> Result<(), Failure> {
     ]);
     say::table(&rows);
     state.into_iter().for_each(print_reason);
-    // What is wrong with it, and not with the others.
+    // The problems of this server alone.
     let own = format!("upstreams.{}", upstream.id);
     loaded.problems.iter().filter(|problem| problem.key.starts_with(&own)).for_each(say::line);
     Ok(())

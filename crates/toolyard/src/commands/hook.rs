@@ -22,7 +22,7 @@ const LARGEST: u64 = 16 * 1024 * 1024;
 The client's JSON comes on stdin. Exit status 0 passes, and stdout has what the hooks changed, if anything; 1 passes
 with notes on stderr; 2 blocks with the reason on stderr. Without a running gateway everything passes.")]
 pub(crate) struct HookArgs {
-    /// What happened.
+    /// The event.
     #[arg(value_parser = PossibleValuesParser::new(Point::ALL.map(|(name, _)| name)))]
     point: String,
 }
@@ -34,14 +34,14 @@ pub(super) fn hook(common: &Common, args: &HookArgs) -> Result<(), Failure> {
     let (_, _, running) = settings::look_for_gateway(common);
     let Some(socket) = running.and_then(|running| running.socket) else { return Ok(()) };
     let path = format!("/hooks/{}", args.point);
-    // A client must not stop working because its gateway does not.
+    // A client must keep working even if its gateway does not.
     let event = event(&input);
     let asked = live::block_on(manage::control(&Address::Socket(&socket), &path, Some(&event)));
     let Ok(Ok(outcome)) = asked else { return Ok(()) };
     report(&input, &outcome)
 }
 
-/// What clients call things, in our names.
+/// Maps the names of clients to ours.
 fn event(input: &Map<String, Value>) -> Value {
     let mut data = Map::new();
     let names = [
@@ -65,7 +65,7 @@ fn event(input: &Map<String, Value>) -> Value {
     json!({ "subject": subject, "data": data })
 }
 
-/// A result has content; whatever else a client gives is its text.
+/// A result has content; anything else is treated as its text.
 fn as_result(response: &Value) -> Value {
     if response["content"].is_array() {
         return response.clone();
@@ -96,7 +96,7 @@ fn report(input: &Map<String, Value>, outcome: &Value) -> Result<(), Failure> {
     }
 }
 
-/// In the form that Claude Code reads, if it is the client.
+/// The output in the form that Claude Code reads, if it is the client.
 fn output(input: &Map<String, Value>, change: &Map<String, Value>) -> Value {
     let event = input.get("hook_event_name").and_then(Value::as_str).unwrap_or_default();
     match event {

@@ -30,10 +30,10 @@ copied: the config gets ${NAME} instead, and the server is off until that variab
 you are asked whether to do so. --copy-secrets copies them into the config, which only you can read.")]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub(crate) struct ImportArgs {
-    /// Whose servers to take over.
+    /// The client whose servers are imported.
     #[arg(value_parser = client())]
     clients: Vec<Client>,
-    /// Take them from this file, whatever client it belongs to.
+    /// Import from this file, of whatever client.
     #[arg(long, value_name = "FILE", conflicts_with = "clients")]
     from: Option<PathBuf>,
     /// Write without asking.
@@ -63,7 +63,7 @@ pub(super) fn import(common: &Common, args: &ImportArgs) -> Result<(), Failure> 
     if is_asked && left > 0 {
         let question = format!("put {left} of their secrets into the store of `toolyard secret`");
         if say::agreed(question) {
-            // The draft keeps other runs out, this one as well.
+            // The draft locks the file, so it must go before this run makes another.
             drop(prepared);
             prepared = prepare(common, args, &origins, true)?;
         }
@@ -135,7 +135,7 @@ fn secret_store() -> Result<Store, Failure> {
     })
 }
 
-/// One server that is not right must not keep the others out.
+/// An invalid server must not prevent the import of the others.
 fn take_over(draft: &mut Draft, step: &mut Step) {
     let Action::Add { id, definition, .. } = &step.action else { return };
     match &definition.url {
@@ -176,7 +176,7 @@ fn wanted(args: &ImportArgs, count: usize, draft: &Draft) -> bool {
     args.yes || !args.dry_run && !args.json && say::agreed(question)
 }
 
-/// Secrets first: a config that refers to one that could not be stored would not work.
+/// Secrets first: a config that refers to a secret that could not be stored would not work.
 fn write(draft: &Draft, steps: &[Step]) -> Result<Option<PathBuf>, Failure> {
     for step in steps {
         let Action::Add { secrets, .. } = &step.action else { continue };

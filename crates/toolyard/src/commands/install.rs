@@ -20,7 +20,7 @@ use crate::{packs, say, settings};
 pub(super) use notes::in_folder;
 pub(super) use report::{Action, Outcome, Step};
 
-/// Those that a gateway can be put into.
+/// Clients that Toolyard can be added to.
 const CLIENTS: [Client; 13] = [
     Client::ClaudeCode,
     Client::ClaudeDesktop,
@@ -46,14 +46,14 @@ Without a client, those on this machine are listed. --config, --state-dir, --pro
 the entry. A new file of your own is readable by you only; a file that is there keeps everything else in it, byte
 for byte, and is kept as it was with .bak at the end of its name.")]
 pub(crate) struct InstallArgs {
-    /// Whose config to change.
+    /// The client whose config is changed.
     #[arg(value_parser = client())]
     client: Option<Client>,
     #[command(flatten)]
     place: Place,
     #[command(flatten)]
     view: StdioArgs,
-    /// What the client runs [default: the path of this program].
+    /// The command that the client runs [default: the path of this program].
     #[arg(long, value_parser = NonEmptyStringValueParser::new())]
     command: Option<String>,
     /// Replace another entry of that name.
@@ -64,15 +64,15 @@ pub(crate) struct InstallArgs {
     /// Instead of the entry, add Toolyard's hooks to Claude Code; `uninstall --hooks` removes them.
     #[arg(long, requires = "client", conflicts_with_all = ["print", "force"])]
     hooks: bool,
-    /// Only print what belongs into the config, to paste it; without a client, as most of them take it.
+    /// Only print the entry, to paste it; without a client, in the form that most clients use.
     #[arg(long, conflicts_with_all = ["force", "yes", "dry_run", "json"])]
     print: bool,
 }
 
-/// Which entry, in which config.
+/// Which entry of which config is meant.
 #[derive(Debug, Args)]
 pub(super) struct Place {
-    /// What the entry is called.
+    /// The name of the entry.
     #[arg(long, default_value = NAME, value_parser = name)]
     pub(super) name: String,
     /// Your own config, or that of the project in this folder.
@@ -133,7 +133,7 @@ fn decide(entry: &Entry, there: Option<&Foreign>, name: &str, force: bool) -> Re
     if force {
         return Ok(Action::Replace);
     }
-    // Another name of the program that is run is no reason to write, nor to complain.
+    // An entry that runs this program by another name is left as it is.
     if entry.is_in_other_words(there) {
         return Ok(Action::Nothing);
     }
@@ -163,7 +163,7 @@ impl InstallArgs {
 }
 
 impl Consent {
-    /// Whether to write: agreed to beforehand, or now.
+    /// Whether to write: `--yes`, or the user confirms.
     fn agrees(&self, question: &str) -> bool {
         self.yes || !self.dry_run && !self.json && say::agreed(question)
     }
@@ -198,7 +198,7 @@ fn print(args: &InstallArgs, entry: &Entry) {
     say::raw(entry.file(client, &args.place.name).as_bytes());
 }
 
-/// What the entry leads to must be there.
+/// The config file and the profile of the entry must exist.
 fn check_files(common: &Common, args: &InstallArgs) -> Result<(), Failure> {
     if let Some(file) = common.config.as_ref().filter(|file| !file.is_file()) {
         let message = format!("there is no file {}", file.display());
@@ -207,7 +207,7 @@ fn check_files(common: &Common, args: &InstallArgs) -> Result<(), Failure> {
     let Some(name) = &args.view.profile else { return Ok(()) };
     let folder = std::env::current_dir().unwrap_or_default();
     let mut sources = config::find(common.config.as_deref(), &folder, &settings::variable).sources;
-    // Your own client starts elsewhere, where the file of this project does not count.
+    // The user's client is started elsewhere, where this project file is not used.
     sources.retain(|source| args.place.scope == Scope::Project || source.role == Role::Own);
     let Some(config) = config::load(&sources, &settings::context(&packs::known())).config else {
         return Ok(());
@@ -232,7 +232,7 @@ fn scope() -> impl TypedValueParser<Value = Scope> {
     one_of(vec![("user", None, Scope::User), ("project", None, Scope::Project)])
 }
 
-/// What every client takes for a name.
+/// Names that all clients accept.
 fn name(text: &str) -> Result<String, String> {
     let is_legal = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
     if !text.is_empty() && text.chars().all(is_legal) {

@@ -1,5 +1,5 @@
-//! `toolyard list`: the servers of the config, the packs that are on, and, if a gateway runs with it, how they
-//! are and who else is there.
+//! `toolyard list`: the servers of the config and the enabled packs and, if a gateway runs with it, their status, apps
+//! and instances.
 
 use clap::Args;
 use serde::Serialize;
@@ -22,11 +22,11 @@ pub(crate) struct ListArgs {
     json: bool,
 }
 
-/// What `--json` prints of each, here and in `get`.
+/// What `--json` prints for each, here and in `get`.
 #[derive(Serialize)]
 pub(super) struct Entry<'a> {
     id: &'a str,
-    /// Its name in the file, where that could not be the id.
+    /// Its name in the file, if that is not a valid id.
     #[serde(skip_serializing_if = "Option::is_none")]
     name: Option<&'a str>,
     kind: &'static str,
@@ -35,7 +35,7 @@ pub(super) struct Entry<'a> {
     enabled: bool,
     #[serde(flatten)]
     definition: Shown,
-    /// Nothing where no gateway runs.
+    /// `None` if no gateway runs.
     live: Option<&'a State>,
 }
 
@@ -129,7 +129,7 @@ pub(super) fn others<'a>(asked: &'a Asked, config: Option<&Config>) -> Vec<Other
     on.map(pack).collect()
 }
 
-/// Asks the gateway that runs. Its config may have been better than the one that is there now.
+/// Asks the running gateway. Its config may be a valid one although the current file is not.
 pub(super) fn ask(running: Option<&Running>, loaded: &Loaded) -> Asked {
     let Some(running) = running else { return Asked::NoGateway };
     let asked = live::block_on(async {
@@ -188,13 +188,13 @@ pub(super) fn is_disabled(upstream: &Written, config: Option<&Config>) -> bool {
     off.into_iter().any(|off| off.missing.is_some() && off.id.as_str() == upstream.id)
 }
 
-/// How it is, and how many tools it offers.
+/// Its state and the number of its tools.
 fn cells(state: Option<&State>) -> [String; 2] {
     state
         .map_or_else(|| ["-", "-"].map(str::to_owned), |state| [state.phase.clone(), state.tools.to_string()])
 }
 
-/// Why it is not active, and what of it clients do not get.
+/// Why it is not active, and which of its tools clients do not get.
 pub(super) fn print_reason(state: &State) {
     if let Some(reason) = state.why().filter(|_| state.phase != "active") {
         say::result(format_args!("  {}: {reason}", say::coloured(&state.id, Colour::Red)));

@@ -1,5 +1,5 @@
-//! Speaks to the gateway as a client does: to the one that runs with this config, or to one that is started for
-//! a single command, without a door.
+//! A client of a gateway: of the one that runs with this config, or of one that is started inside this process for a
+//! single command, without listeners.
 
 use std::collections::HashMap;
 use std::io::IsTerminal;
@@ -40,12 +40,12 @@ use crate::settings::{self, Settings};
 
 /// For a gateway on this machine to accept a connection.
 const A_MOMENT: Duration = Duration::from_secs(1);
-/// For upstreams to be connected: their own bounds, all of them in a row, and a little more.
+/// For upstreams to be connected: their own timeouts, one after the other, and a little more.
 const PATIENCE: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_millis(50);
-/// For a gateway that runs to apply a config that was just changed; it looks every second.
+/// For a running gateway to apply a config that was just changed; it checks every second.
 const CATCH_UP: Duration = Duration::from_secs(3);
-/// For what was started to end.
+/// For children to end.
 const LAST_TASKS: Duration = Duration::from_secs(5);
 const LAST_THREADS: Duration = Duration::from_secs(1);
 
@@ -56,18 +56,18 @@ pub(super) struct Client {
     way: Way,
     scope: Scope,
     info: Raw,
-    /// What the programs of a gateway of our own run under.
+    /// The guard of the programs of our own gateway.
     _guards: Option<Guards>,
-    /// What packs of our own gateway call other tools in.
+    /// Packs of our own gateway hold it weakly and call other tools through it.
     _handler: Option<Arc<dyn Handler>>,
 }
 
 type Links = Mutex<HashMap<View, Arc<dyn Link>>>;
 
 enum Way {
-    /// A gateway that runs already, at this address; a link for each view that was looked at.
+    /// A running gateway at this address, with a link for each view that was used.
     Running { http: String, headers: HeaderMap, links: Box<Links>, socket: Option<PathBuf> },
-    /// One of our own, with the sets of its packs.
+    /// Our own gateway, with the tool sets of its packs.
     Own(Gateway, Sets),
 }
 
@@ -79,7 +79,7 @@ pub(super) struct State {
     pub(super) phase: String,
     #[serde(default, skip_serializing)]
     pub(super) kind: Option<String>,
-    /// What else is known of an instance.
+    /// Further details of an instance.
     #[serde(default, skip_serializing)]
     pub(super) about: Option<Value>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -95,7 +95,7 @@ pub(super) struct State {
     pub(super) resources: usize,
     #[serde(default)]
     pub(super) prompts: usize,
-    /// What clients of many upstreams do not get of it, and why.
+    /// What clients of many upstreams do not get from it, and why.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) faults: Vec<String>,
     /// Tools that are not offered until their definitions are approved.
@@ -108,12 +108,12 @@ pub(super) struct State {
     pub(super) revision: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) server: Option<Value>,
-    /// The connection for clients of the other era, while it is open.
+    /// The connection for clients of the other era, while there is one.
     #[serde(default, rename = "secondLink", skip_serializing_if = "Option::is_none")]
     pub(super) second_link: Option<Value>,
 }
 
-/// One place where a definition is different.
+/// One difference between two definitions.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 struct Difference {
     place: String,
@@ -140,7 +140,7 @@ impl HeldTool {
         (format!("tool `{}` is held: {}", self.id, self.why), help)
     }
 
-    /// Where its definition is different, one line for each place.
+    /// The differences between the definitions, one line each.
     pub(super) fn differences(&self) -> impl Iterator<Item = String> {
         self.differences.iter().map(|one| format!("{}: {}", one.place, one.change))
     }
@@ -173,29 +173,29 @@ pub(super) fn block_on<T>(future: impl Future<Output = T>) -> Result<T> {
     let runtime =
         tokio::runtime::Builder::new_multi_thread().enable_all().build().context("start the runtime")?;
     let done = runtime.block_on(future);
-    // A function that has not ended by now must not keep us.
+    // A function that has not ended by now is abandoned.
     runtime.shutdown_timeout(LAST_THREADS);
     Ok(done)
 }
 
-/// Where the config set of these files keeps its things.
+/// The state directory of the config set of these files.
 pub(super) fn folder(common: &Common, found: &Found) -> Option<PathBuf> {
     state_dir::locate(common.state_dir.as_deref(), &found.set(), &settings::variable).ok()
 }
 
-/// The gateway that runs with these files, if one does.
+/// The gateway that runs with these files, if any.
 pub(crate) fn running(common: &Common, found: &Found) -> Option<Running> {
     state_dir::announced(&folder(common, found)?).filter(|running| answers(&running.http))
 }
 
-/// Whether anybody is there.
+/// Whether the gateway accepts connections.
 pub(crate) fn answers(http: &str) -> bool {
     let address = reachable(http).trim_start_matches("http://").to_owned();
     let addresses = address.to_socket_addrs().into_iter().flatten();
     addresses.into_iter().any(|address| TcpStream::connect_timeout(&address, A_MOMENT).is_ok())
 }
 
-/// A listener on all addresses is reached by loopback.
+/// A listener on all addresses is reached at the loopback address.
 pub(super) fn reachable(http: &str) -> String {
     http.replace("://0.0.0.0:", "://127.0.0.1:").replace("://[::]:", "://[::1]:")
 }
@@ -222,12 +222,12 @@ impl Client {
         )
     }
 
-    /// To a gateway of our own. Must be called in a runtime.
+    /// A client of a gateway of our own. Must be called in a runtime.
     pub(super) fn of_own(common: &Common, settings: &Settings) -> Self {
         Self::own_with(common, settings, ConnectContext::with_folders)
     }
 
-    /// The same, where packs may run programs of this project, because the user at the keyboard asks for it.
+    /// The same, but packs may run programs of this project, because the user asks for it.
     pub(super) fn of_own_trusting(common: &Common, settings: &Settings, project: PathBuf) -> Self {
         Self::own_with(common, settings, |context, folder| context.with_folders_trusting(folder, project))
     }
@@ -240,7 +240,7 @@ impl Client {
         let files = settings.found.set();
         let state_dir = state_dir::open(common.state_dir.as_deref(), &files, &settings::variable).ok();
         let scope = Scope::new();
-        // Without a record: whatever else uses this folder is none of our business.
+        // Without a record of its processes: another gateway may use this folder.
         let guards = Guards::begin(None);
         let context = ConnectContext::new(guards.guard(), scope.child());
         let context = with_folders(context, state_dir.clone());
@@ -308,7 +308,7 @@ impl Client {
         )
     }
 
-    /// The link to a gateway that runs, for one view.
+    /// The link to a running gateway, for one view.
     async fn link(
         &self,
         view: &View,
@@ -348,7 +348,7 @@ impl Client {
         self.ask(path, None).await.context(UNREADABLE)
     }
 
-    /// Uses the control API as an operator. Without a body it reads, with one it changes something.
+    /// Uses the control API as an operator: a GET without a body, a POST with one.
     pub(super) async fn control(&self, path: &str, body: Option<&Value>) -> Result<Value, Failure> {
         if body.is_some() && matches!(&self.way, Way::Running { socket: None, .. }) {
             return Err(manage::no_socket());
@@ -384,7 +384,7 @@ impl Client {
         }
     }
 
-    /// Waits until a gateway that runs knows every upstream of the config, which may just have been changed.
+    /// Waits until a running gateway knows every upstream of the config, which may just have been changed.
     pub(super) async fn caught_up(&self, config: &Config) -> Result<()> {
         let deadline = Instant::now() + CATCH_UP;
         loop {
@@ -398,22 +398,22 @@ impl Client {
         }
     }
 
-    /// What the gateway has seen.
+    /// The report of the gateway.
     pub(super) async fn report(&self) -> Result<Value> {
         self.read("/report").await
     }
 
-    /// The same, once none of them is only just being connected.
+    /// The same, once no upstream is being connected any more.
     pub(super) async fn settled(&self) -> Result<Vec<State>> {
         self.states_once(|state| !state.is_under_way()).await
     }
 
-    /// The same, once it is known of all of them what they offer, from now or from the last time.
+    /// The same, once the offers of all upstreams are known, from now or from the last time.
     pub(super) async fn known(&self) -> Result<Vec<State>> {
         self.states_once(|state| !state.is_under_way() || state.revision.is_some()).await
     }
 
-    /// The states once all are as they should be, or at the end of all patience.
+    /// The states once `is_done` holds for all of them, or those at the end of the patience.
     async fn states_once(&self, is_done: impl Fn(&State) -> bool) -> Result<Vec<State>> {
         let started = Instant::now();
         loop {
@@ -450,7 +450,7 @@ impl Client {
         }
     }
 
-    /// One list of an upstream as it defined it, whatever the rules show.
+    /// One list of an upstream as it defined it, regardless of the rules.
     pub(super) async fn definitions(&self, id: &str, list: &str) -> Result<Vec<Raw>, Failure> {
         let mut all: Vec<Raw> = Vec::new();
         loop {
@@ -465,7 +465,7 @@ impl Client {
         }
     }
 
-    /// Ends what was started.
+    /// Ends everything that was started.
     pub(super) async fn end(self) {
         if let Way::Own(gateway, packs) = &self.way {
             let sets = packs.in_use();
@@ -476,7 +476,7 @@ impl Client {
     }
 }
 
-/// What follows `/mcp`.
+/// The path after `/mcp`.
 fn path(view: &View) -> String {
     match view {
         View::Everything => String::new(),

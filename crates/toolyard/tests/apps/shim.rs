@@ -220,9 +220,9 @@ fn gateway_of(yard: &Yard) -> Pid {
 }
 
 /// A signature is base64 of 32 bytes.
-fn no_secret_in(log: &str) {
+fn no_secret_in(text: &str) {
     let is_code = |letter: char| letter.is_ascii_alphanumeric() || "+/=".contains(letter);
-    let words = log.split(|letter| !is_code(letter));
+    let words = text.split(|letter| !is_code(letter));
     let long: Vec<&str> = words.filter(|word| word.len() == 44 && word.ends_with('=')).collect();
-    assert!(long.is_empty(), "{long:?} in {log}");
+    assert!(long.is_empty(), "{long:?} in {text}");
 }

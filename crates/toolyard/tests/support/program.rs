@@ -18,7 +18,7 @@ const STOP: Duration = Duration::from_secs(5);
 
 pub(crate) struct Program {
     child: Child,
-    stderr: Arc<Mutex<String>>,
+    printed: Arc<Mutex<String>>,
 }
 
 impl Program {
@@ -35,9 +35,9 @@ impl Program {
             .spawn()
             .unwrap_or_else(|error| panic!("start {command:?}: {error}"));
         let stderr = BufReader::new(child.stderr.take().expect("stderr is piped"));
-        let stderr = Arc::new(Mutex::new(String::new()));
+        let printed = Arc::new(Mutex::new(String::new()));
         let (sender, origins) = channel();
-        let kept = stderr.clone();
+        let kept = printed.clone();
         std::thread::spawn(move || {
             for line in stderr.lines().map_while(Result::ok) {
                 let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
@@ -48,7 +48,7 @@ impl Program {
                 }
             }
         });
-        let program = Self { child, stderr };
+        let program = Self { child, printed };
         let origin = program.wait_for(&origins);
         (program, origin)
     }
@@ -61,7 +61,7 @@ impl Program {
 
     /// Everything it has printed on stderr so far.
     pub(crate) fn stderr(&self) -> String {
-        self.stderr.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.printed.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 

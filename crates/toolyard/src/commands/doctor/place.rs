@@ -1,4 +1,5 @@
-//! The place the gateway has on this machine: its folder, what it left there, and its address.
+//! The gateway's files and addresses on this machine: its state directory, what an earlier one left there, and its
+//! listeners.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -14,7 +15,7 @@ use crate::cli::Common;
 use crate::commands::live;
 use crate::settings;
 
-/// Whether things can be kept.
+/// Whether the state directory can be used.
 pub(super) fn state_dir(common: &Common, found: &Found) -> Option<Finding> {
     let opened = state_dir::open(common.state_dir.as_deref(), &found.set(), &settings::variable);
     let tried = opened.and_then(|folder| {
@@ -68,7 +69,7 @@ pub(super) fn gateway(common: &Common, found: &Found, findings: &mut Vec<Finding
     None
 }
 
-/// Whether the doors are free for the gateway that will want them.
+/// Whether the addresses are free for a gateway that would listen there.
 pub(super) fn doors(common: &Common, found: &Found, config: &Config) -> Vec<Finding> {
     let http = http(config);
     let tcp = config.listen.tcp.and_then(|address| taken(address, "tcp").map(|(_, finding)| finding));

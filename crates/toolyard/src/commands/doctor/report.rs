@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use crate::say;
 
-/// How many of the last calls people are shown; programs get all that are remembered.
+/// How many of the last calls are shown; `--json` prints all that are remembered.
 const LAST_CALLS: usize = 10;
 const NOTHING: &[Value] = &[];
 
@@ -77,7 +77,7 @@ fn discovery(ways: &[Value]) {
     }
 }
 
-/// What packs run by themselves.
+/// The background jobs of packs.
 fn packs(packs: &[Value]) {
     let mut rows = Vec::new();
     for pack in packs {
@@ -89,7 +89,7 @@ fn packs(packs: &[Value]) {
     section("background work of packs", ["PACK", "PROCESS", "WORK OR PROGRAM"], rows);
 }
 
-/// Those that were called, and those that are not well.
+/// Upstreams that were called, and those with problems.
 fn upstreams(upstreams: &[Value]) {
     let row = |upstream: &Value| {
         let calls = &upstream["calls"];
@@ -124,7 +124,7 @@ fn clients(clients: &[Value]) {
     section("clients", head, clients.iter().map(row).collect());
 }
 
-/// The same call made over and over, as programs do that wait for something, is one line.
+/// Repeated calls, as of programs that poll, are one line.
 fn calls(calls: &[Value]) {
     let same = |one: &Value, other: &Value| {
         ["tool", "method", "status", "code", "error", "principal", "session"]

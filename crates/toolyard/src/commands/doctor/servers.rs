@@ -1,4 +1,4 @@
-//! Every server, tried for real, and what the gateway that runs has seen of them.
+//! Starts and asks every server, and shows what the running gateway has seen of them.
 
 use serde_json::Value;
 
@@ -10,7 +10,7 @@ use crate::failure::Failure;
 
 pub(super) struct Asked {
     pub(super) findings: Vec<Finding>,
-    /// Nothing where no gateway runs.
+    /// `None` if no gateway runs.
     pub(super) report: Option<Value>,
 }
 
@@ -45,7 +45,7 @@ fn finding(state: &Live) -> Finding {
     Finding::new(state_of, &state.id, reason, help)
 }
 
-/// Tools that an operator has to look at.
+/// Tools that wait for approval.
 fn held(state: &Live) -> impl Iterator<Item = Finding> {
     state.held.iter().map(|held| {
         let (why, help) = held.why();
@@ -54,7 +54,7 @@ fn held(state: &Live) -> impl Iterator<Item = Finding> {
     })
 }
 
-/// Entries that clients would refuse, and the whole list with them. Only their server can fix that.
+/// Entries for which clients would refuse the whole list. Only their server can fix that.
 fn faults(state: &Live) -> impl Iterator<Item = Finding> {
     let help = format!("only the server can fix this; /mcp/{} shows its original definition", state.id);
     let note = move |fault: &String| Finding::new(State::Note, &state.id, fault.as_str(), help.as_str());

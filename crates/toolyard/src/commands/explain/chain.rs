@@ -60,7 +60,7 @@ impl Chain<'_> {
 
     fn deadline(&self, rules: &Rules<&ToolSection>) -> String {
         let upstream = self.config.upstreams.on.iter().find(|one| *one.id.as_str() == self.tool.upstream);
-        // Packs are in no section of the config, or in one of their own.
+        // Packs have no section in the config, or one of their own.
         let usual = if upstream.is_some() { Timeouts::MCP_SERVER } else { Timeouts::LOCAL };
         let of_upstream = upstream.and_then(|upstream| upstream.timeout);
         match (self.find(rules, "timeout", |settings| settings.timeout), of_upstream) {
@@ -109,7 +109,7 @@ impl Chain<'_> {
         lines
     }
 
-    /// What a shipped hook makes of the arguments. Programs and webhooks are not run.
+    /// The effect of a built-in hook on the arguments. Programs and webhooks are not run.
     async fn decision(&self, hook: &HookSection) -> String {
         let Some(arguments) = self.arguments else { return String::new() };
         if !matches!(hook.plan.kind, HookKind::Shipped { .. }) {
@@ -122,7 +122,7 @@ impl Chain<'_> {
             json!({ "arguments": arguments }),
         );
         let outcome = hooks.run(event).await;
-        // Those that are shipped change or note, and block nothing here.
+        // The built-in hooks change or note, and block nothing here.
         match (outcome.is_changed, outcome.notes.first()) {
             (true, _) => format!("; would send {}", outcome.event.data["arguments"]),
             (false, Some(note)) => format!("; would note: {}", note.text),
@@ -137,7 +137,7 @@ impl Chain<'_> {
         let decision = match self.arguments.filter(|_| set.0 != Validate::Off) {
             Some(arguments) => {
                 match self.tool.definition.member("inputSchema").map(|schema| compile(&schema)) {
-                    // A schema that cannot be used is skipped, as in a call.
+                    // An invalid schema is skipped, as in a call.
                     None | Some(Err(_)) => "; would pass".to_owned(),
                     Some(Ok(validator)) => match problems(&validator, arguments, "arguments") {
                         None => "; would pass".to_owned(),

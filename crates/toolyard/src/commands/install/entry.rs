@@ -36,7 +36,7 @@ pub(super) fn entry(from: &InstallArgs, common: &Common) -> Result<Entry, Failur
     Ok(Entry { client: from.client, command, args, has_state_dir_argument: common.state_dir.is_some() })
 }
 
-/// Whether the gateway that runs here keeps its state where a client would not look.
+/// Whether the running gateway keeps its state where a gateway started by a client would not.
 pub(super) fn depends_on_state_home(entry: &Entry) -> bool {
     let usual = state_dir::base(&without_xdg);
     !entry.has_state_dir_argument && state_dir::base(&settings::variable) != usual
@@ -58,8 +58,7 @@ pub(super) fn own_program() -> Result<String, Failure> {
     text(&program()?)
 }
 
-/// This program, under the name that outlives an upgrade: as it is found on the `PATH`, where that leads here, and
-/// else where it really is.
+/// The path of this program that survives an upgrade: the one on the `PATH` if it leads here, else the real one.
 fn program() -> Result<PathBuf, Failure> {
     let here = std::env::current_exe().context("find this program")?;
     let folders = std::env::var_os("PATH").unwrap_or_default();
@@ -71,7 +70,7 @@ fn on_path(here: &Path, folders: impl Iterator<Item = PathBuf>) -> Option<PathBu
     let folders: Vec<PathBuf> = folders.filter(|folder| folder.is_absolute()).collect();
     let usual = format!("toolyard{}", std::env::consts::EXE_SUFFIX);
     [OsStr::new(&usual), here.file_name()?].into_iter().find_map(|name| {
-        // What another program of that name hides may be there tomorrow or not.
+        // A file that is hidden on the `PATH` by another program is not relied on.
         let found = folders.iter().map(|folder| folder.join(name)).find(|path| path.is_file())?;
         std::fs::canonicalize(&found).is_ok_and(|path| path == real).then_some(found)
     })

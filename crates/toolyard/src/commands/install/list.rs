@@ -14,7 +14,7 @@ struct Row {
     scope: Scope,
     /// `None` if unknown.
     file: Option<ClientFile>,
-    /// What is wrong with it.
+    /// The problem of the file.
     problems: Vec<Problem>,
 }
 
@@ -90,7 +90,7 @@ impl Row {
     }
 }
 
-/// Under which names it has Toolyard.
+/// The names of its entries for Toolyard.
 fn state(file: &ClientFile) -> String {
     let name = |server: &Foreign| {
         format!("{}{}", server.name, if server.definition.is_off { " (switched off)" } else { "" })

@@ -34,7 +34,7 @@ pub(super) fn notes(file: &ClientFile, name: &str, action: Action, entry: &Entry
     notes
 }
 
-/// How Toolyard is taken out where Claude Code has it for one folder.
+/// How to remove Toolyard where Claude Code has it for one folder.
 pub(in crate::commands) fn in_folder(own: &InFolder) -> String {
     let InFolder { folder, name } = own;
     format!("{name} is Toolyard, too, in {folder}; there `claude mcp remove -s local {name}` takes it out")
@@ -55,7 +55,7 @@ fn of_what_is_there(own: &Foreign, entry: &Entry) -> Vec<String> {
     notes
 }
 
-/// The keys that are lost with what is replaced.
+/// Keys of the replaced entry that are lost.
 fn what_goes(old: &Foreign) -> Option<String> {
     let definition = &old.definition;
     let known = [

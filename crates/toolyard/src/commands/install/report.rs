@@ -1,4 +1,4 @@
-//! What `install` and `uninstall` say: what they would do, and what they have done.
+//! The report of `install` and `uninstall`: what they would do, and what they have done.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ pub(in crate::commands) struct Step<'a> {
     pub(in crate::commands) file: &'a ClientFile,
     pub(in crate::commands) name: &'a str,
     pub(in crate::commands) action: Action,
-    /// What is run, secrets hidden.
+    /// The command, with secrets hidden.
     pub(in crate::commands) how: String,
     pub(in crate::commands) notes: Vec<String>,
 }
@@ -22,11 +22,11 @@ pub(in crate::commands) enum Action {
     Add,
     Replace,
     Remove,
-    /// It is as it should be.
+    /// Nothing is to be done.
     Nothing,
 }
 
-/// What became of it.
+/// The result.
 pub(in crate::commands) struct Outcome<'a> {
     pub(in crate::commands) is_written: bool,
     pub(in crate::commands) backup: Option<&'a Path>,
@@ -79,7 +79,7 @@ impl Step<'_> {
     }
 }
 
-/// Not every path is text, and what is none cannot be JSON.
+/// A path that is not UTF-8 cannot be printed as JSON.
 pub(super) fn shown(path: &Path) -> String {
     path.display().to_string()
 }
