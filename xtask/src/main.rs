@@ -65,8 +65,8 @@ enum Command {
     Code,
     /// The code pack with real language servers.
     Lsp,
-    /// How well questions find code of published packages: a table for each language.
-    Search,
+    /// How well questions find code that no model has seen: a table for each language.
+    Search(search::Options),
     /// The metrics under load and with hostile names, checked by promtool.
     Metrics,
     /// The guide to writing a tool, followed to the letter in a folder with nothing in it.
@@ -108,7 +108,7 @@ fn main() -> ExitCode {
         Command::Cluster(options) => cluster::cluster(&options),
         Command::Code => code::code(),
         Command::Lsp => lsp::lsp(),
-        Command::Search => search::search(),
+        Command::Search(options) => search::search(&options),
         Command::Metrics => metrics::metrics(),
         Command::Newcomer => newcomer::newcomer(),
         Command::Seeds(options) => seeds::seeds(&options),

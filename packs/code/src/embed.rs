@@ -48,7 +48,7 @@ impl Encoder {
         Ok(Self::BuiltIn { model: Box::new(model), name, is_instant })
     }
 
-    fn configured(embeddings: &EmbeddingsConfig) -> Result<Self, ToolError> {
+    pub(crate) fn configured(embeddings: &EmbeddingsConfig) -> Result<Self, ToolError> {
         if embeddings.provider != Provider::Model2vec {
             return Ok(Self::Service(Remote::new(embeddings)?));
         }

@@ -71,7 +71,7 @@ pub(crate) fn text_for_model(path: &Path, chunk: &Chunk) -> String {
     format!("{first} {}\n{}\n{rest}", path_words(path), chunk.doc)
 }
 
-fn path_words(path: &Path) -> String {
+pub(crate) fn path_words(path: &Path) -> String {
     let text = path.to_string_lossy();
     let words: Vec<&str> = text
         .split(|c: char| !c.is_alphanumeric())
