@@ -29,7 +29,7 @@ use serde_json::Value;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::server::TlsStream;
 use toolyard_core::{Connect, Gateway};
-use toolyard_model::{Keys, Nodes, Scope};
+use toolyard_model::{Keys, Nodes, Scope, accept_all};
 
 use catalog::{Exports, Keeper};
 use driver::Driver;
@@ -181,11 +181,7 @@ impl Cluster {
         };
         let (inner, serve) = (scope.clone(), Arc::new(serve));
         scope.spawn(async move {
-            loop {
-                let Ok((stream, from)) = listener.accept().await else {
-                    tokio::time::sleep(Duration::from_millis(100)).await;
-                    continue;
-                };
+            let take = |(stream, from)| {
                 let (acceptor, serve) = (acceptor.clone(), serve.clone());
                 inner.spawn(async move {
                     match acceptor.accept(stream).await {
@@ -198,7 +194,8 @@ impl Cluster {
                         }
                     }
                 });
-            }
+            };
+            match accept_all("a node", || listener.accept(), take).await {}
         });
     }
 

@@ -8,7 +8,7 @@ use toolyard_model::{Answer, AnswerBody, BoxFuture, Peer, PrincipalId, Request};
 use toolyard_policy::rules::Kind;
 use toolyard_proto::modern::UI_EXTENSION;
 use toolyard_proto::uri::ResultKind;
-use toolyard_proto::{CallError, Params, Raw};
+use toolyard_proto::{CallError, Params, Raw, era};
 
 use crate::call::{Call, Edits, Trace};
 use crate::catalog::{Entry, ListKind, Snapshot, ViewCatalog, ViewEntry};
@@ -21,17 +21,6 @@ use resolve::{
     Named, complete_target, edits, is_of, named_entry, string_member, task_target, unknown, unknown_resource,
     view, without_instance,
 };
-
-/// Methods that the newest revision removed: they are refused in every view.
-const REMOVED: [&str; 7] = [
-    "initialize",
-    "ping",
-    "logging/setLevel",
-    "resources/subscribe",
-    "resources/unsubscribe",
-    "tasks/result",
-    "tasks/list",
-];
 
 /// Where a request goes.
 pub(crate) enum Dispatched {
@@ -62,7 +51,7 @@ pub(crate) fn dispatch(shared: &Arc<Shared>, request: Request, peer: Peer) -> Di
             Dispatched::Later(Box::pin(call_late(shared.clone(), request, peer)))
         }
         "tools/call" => at.call_tool(request, peer),
-        removed if REMOVED.contains(&removed) && !bridge::has_inbox(&request.origin) => {
+        removed if era::is_removed(&request.method) && !bridge::has_inbox(&request.origin) => {
             let error = CallError::unknown_method(removed);
             Dispatched::Refused(Box::new(request), error)
         }

@@ -3,6 +3,7 @@
 //!
 //! Knows nothing of HTTP servers, TLS or tools, so that a tool's author compiles neither client nor gateway.
 
+pub mod accept;
 pub mod answer;
 pub mod control;
 pub mod delegates;
@@ -24,6 +25,7 @@ pub mod signed;
 #[cfg(unix)]
 pub use toolyard_guard::processes;
 
+pub use accept::accept_all;
 pub use answer::{Answer, AnswerBody, EndGuard, Relay, RelayKind};
 pub use control::{Control, ControlEvent, ControlRequest, ControlResponse};
 pub use delegates::Delegates;

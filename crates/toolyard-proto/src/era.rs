@@ -107,6 +107,8 @@ pub fn is_removed(method: &Method) -> bool {
         Method::SET_LEVEL,
         Method::RESOURCES_SUBSCRIBE,
         Method::RESOURCES_UNSUBSCRIBE,
+        Method::TASKS_RESULT,
+        Method::TASKS_LIST,
     ]
     .contains(method)
 }

@@ -1,9 +1,7 @@
-//! What all listeners do: accept until the endpoint ends, wait when the system has nothing left to give, and let
-//! in only as many as there is room for.
+//! What all listeners of the endpoint do: accept until the endpoint ends, and let in only as many as there is room for.
 
 use std::io;
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -49,25 +47,10 @@ pub(super) async fn accept_all<E: Entrance>(
     scope: &Scope,
     take: impl Fn(E::Stream),
 ) {
-    let mut backoff = Duration::ZERO;
-    loop {
-        let accepted = tokio::select! {
-            accepted = entrance.accept_one() => accepted,
-            () = scope.ended() => return,
-            () = endpoint.ending.ended() => return,
-        };
-        match accepted {
-            Ok(stream) => {
-                backoff = Duration::ZERO;
-                take(stream);
-            }
-            Err(error) => {
-                // Out of file descriptors, most likely: waiting is all that helps.
-                backoff = (backoff * 2).clamp(Duration::from_millis(10), Duration::from_secs(1));
-                tracing::warn!(%error, ?backoff, "cannot accept a connection");
-                tokio::time::sleep(backoff).await;
-            }
-        }
+    tokio::select! {
+        never = toolyard_model::accept_all("a connection", || entrance.accept_one(), take) => match never {},
+        () = scope.ended() => {}
+        () = endpoint.ending.ended() => {}
     }
 }
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::net::{TcpListener, ToSocketAddrs};
 use tokio::sync::{Semaphore, watch};
 use toolyard_model::local::{self, LocalListener};
-use toolyard_model::{Link, Scope};
+use toolyard_model::{Link, Scope, accept_all};
 use toolyard_proto::token::Secret;
 use toolyard_tool::{ServeError, Server};
 
@@ -23,8 +23,6 @@ use crate::{App, Standing};
 
 /// How many connections may be open at the same time.
 const MOST: usize = 64;
-/// How long to wait after a connection could not be accepted, most likely for lack of file descriptors.
-const PAUSE: Duration = Duration::from_millis(100);
 /// How long the goodbye to all gateways may take.
 const GOODBYE: Duration = Duration::from_secs(2);
 
@@ -281,18 +279,11 @@ struct Greeter {
 
 impl Greeter {
     async fn accept(self, sockets: Sockets) {
-        loop {
-            match sockets.accept().await {
-                Ok(Some(streams)) => self.greet(streams),
-                Ok(None) => {
-                    tracing::warn!(app = %self.name, "rejected a connection of another user");
-                }
-                Err(error) => {
-                    tracing::warn!(%error, "cannot accept a connection");
-                    tokio::time::sleep(PAUSE).await;
-                }
-            }
-        }
+        let take = |accepted| match accepted {
+            Some(streams) => self.greet(streams),
+            None => tracing::warn!(app = %self.name, "rejected a connection of another user"),
+        };
+        match accept_all("a connection", || sockets.accept(), take).await {}
     }
 
     fn greet(&self, streams: (Reader, Writer)) {

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use toolyard_model::Scope;
 use toolyard_model::local::{self, LocalListener};
+use toolyard_model::{Scope, accept_all};
 use toolyard_proto::app;
 
 use super::Apps;
@@ -54,25 +54,13 @@ impl Apps {
         F: Future<Output = io::Result<T>>,
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
-        let mut backoff = Duration::ZERO;
-        loop {
-            let accepted = tokio::select! {
-                accepted = accept() => accepted,
-                () = scope.ended() => return,
-            };
-            match accepted {
-                Ok(accepted) => {
-                    backoff = Duration::ZERO;
-                    let (stream, caller) = open(accepted);
-                    self.enter(stream, caller, scope);
-                }
-                Err(error) => {
-                    // Out of file descriptors, most likely: waiting is all that helps.
-                    backoff = (backoff * 2).clamp(Duration::from_millis(10), Duration::from_secs(1));
-                    tracing::warn!(%error, ?backoff, "cannot accept an app");
-                    tokio::time::sleep(backoff).await;
-                }
-            }
+        let take = |accepted| {
+            let (stream, caller) = open(accepted);
+            self.enter(stream, caller, scope);
+        };
+        tokio::select! {
+            never = accept_all("an app", accept, take) => match never {},
+            () = scope.ended() => {}
         }
     }
 
