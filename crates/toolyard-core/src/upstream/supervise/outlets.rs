@@ -2,16 +2,20 @@
 
 use std::sync::Arc;
 
+use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::{Semaphore, mpsc};
 use toolyard_model::Origin;
 use toolyard_proto::name::UpstreamId;
 
-use crate::catalog::{Definitions, Store};
+use crate::catalog::{Definitions, ListKind, Store};
 use crate::event::Events;
 use crate::listen::Listeners;
 use crate::pins::{PinTerms, Pins, is_pinned};
 use crate::plan::{UpstreamKind, UpstreamPlan};
 use crate::tool_switch::ToolSwitches;
+
+/// A review of so many tools takes a millisecond or more.
+const MANY_TOOLS: usize = 200;
 
 /// Where an upstream's news go.
 #[derive(Clone)]
@@ -44,8 +48,9 @@ impl Outlets {
         definitions: &mut Definitions,
     ) {
         let pins = self.pins.as_ref().filter(|_| is_pinned(kind));
+        let tools = definitions.list(ListKind::Tools).len();
         match pins.zip(terms) {
-            Some((pins, terms)) => pins.review(id, terms, definitions),
+            Some((pins, terms)) => beside_calls(tools, || pins.review(id, terms, definitions)),
             None => definitions.hold(Vec::new()),
         }
         definitions.switch_off(self.switches.of(id));
@@ -55,4 +60,11 @@ impl Outlets {
     pub(crate) fn announce(&self) {
         let _ = self.changed.try_send(());
     }
+}
+
+/// Does what takes long if there are many tools. Calls that the same thread would have served go on elsewhere.
+fn beside_calls<T>(tools: usize, act: impl FnOnce() -> T) -> T {
+    let has_other_threads =
+        || Handle::try_current().is_ok_and(|handle| handle.runtime_flavor() == RuntimeFlavor::MultiThread);
+    if tools < MANY_TOOLS || !has_other_threads() { act() } else { tokio::task::block_in_place(act) }
 }
