@@ -32,6 +32,7 @@ impl Decision {
 pub struct Policy {
     rules: Arc<[Rule]>,
     default: Do,
+    names_resources: bool,
     classes: Mutex<HashMap<Box<[usize]>, Arc<Class>>>,
     hasher: RandomState,
     principals: RwLock<HashMap<u64, (Known, Arc<Class>)>>,
@@ -72,7 +73,8 @@ impl Eq for Policy {}
 impl Policy {
     pub fn new(rules: Vec<Rule>, default: Do) -> Self {
         let (classes, hasher, principals) = (Mutex::default(), RandomState::new(), RwLock::default());
-        Self { rules: rules.into(), default, classes, hasher, principals }
+        let names_resources = rules.iter().any(|rule| !rule.names.resources.is_empty());
+        Self { rules: rules.into(), default, names_resources, classes, hasher, principals }
     }
 
     pub fn rule(&self, decision: &Decision) -> Option<&Rule> {
@@ -85,7 +87,7 @@ impl Policy {
 
     /// Whether patterns over URIs decide about resources.
     pub fn names_resources(&self) -> bool {
-        self.rules.iter().any(|rule| !rule.names.resources.is_empty())
+        self.names_resources
     }
 
     /// The class of a principal.

@@ -212,9 +212,11 @@ fn a_user_with_no_permissions_can_still_ask_why() {
 fn decisions_of_rules_and_approvals_are_in_the_audit() {
     let home = home(
         "[audit]\n[[rules]]\ntools = \"s:write\"\ndo = \"deny\"\n[[rules]]\ntools = \"s:read\"\ndo = \"allow\"\n\
-         [[rules]]\ntools = \"s:pay\"\ndo = \"approve\"\nby = \"operator\"\nwait = 0\n",
+         [[rules]]\ntools = \"s:pay\"\ndo = \"approve\"\nby = \"operator\"\nwait = 0\n\
+         [[rules]]\ntools = \"s:secret\"\ndo = \"hide\"\n",
     );
     let gateway = start(&home);
+    call(&gateway, "s__secret", &json!({}));
     call(&gateway, "s__read", &json!({}));
     call(&gateway, "s__write", &json!({}));
     let waits = call(&gateway, "s__pay", &json!({ "amount": 1 }));
@@ -235,6 +237,7 @@ fn decisions_of_rules_and_approvals_are_in_the_audit() {
     assert!(note(find("ended", "s:read")).starts_with("allow by config.toml:"), "{audit}");
     assert!(note(find("ended", "s:write")).starts_with("deny by config.toml:"), "{audit}");
     assert!(note(find("ended", "s:pay")).starts_with("approval required by config.toml:"), "{audit}");
+    assert!(note(find("refused", "s__secret")).starts_with("hide by config.toml:"), "{audit}");
     let decided = find("decided", "s:pay");
     assert_eq!(
         (&decided["by"], &decided["approved"], &decided["principal"]),
