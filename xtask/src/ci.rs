@@ -8,7 +8,8 @@ use anyhow::Result;
 
 use crate::step::step;
 use crate::{
-    check, code, conformance, lsp, metrics, newcomer, peers, seeds, sign_in, slow_starts, test, ui, ui_app,
+    check, code, conformance, lsp, metrics, newcomer, peers, seeds, sign_in, slow_starts, test, traces, ui,
+    ui_app,
 };
 
 #[derive(clap::Args)]
@@ -35,6 +36,7 @@ pub(crate) fn ci(options: &Options) -> Result<()> {
         step("language servers", lsp::lsp)?;
         step("ui app", || ui_app::ui_app(&ui_app::Options::quick()))?;
         step("metrics", metrics::metrics)?;
+        step("traces", traces::traces)?;
         step("dashboard", || ui::ui(&ui::Options::without_pictures()))?;
         step("newcomer", newcomer::newcomer)?;
         if options.full { full() } else { Ok(()) }

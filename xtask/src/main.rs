@@ -25,6 +25,7 @@ mod step;
 mod test;
 mod tidy;
 mod tools;
+mod traces;
 mod ui_app;
 mod ui;
 mod windows;
@@ -69,6 +70,8 @@ enum Command {
     Search(search::Options),
     /// The metrics under load and with hostile names, checked by promtool.
     Metrics,
+    /// One trace from client to upstream, with the Python and TypeScript SDKs as ends.
+    Traces,
     /// The guide to writing a tool, followed to the letter in a folder with nothing in it.
     Newcomer,
     /// Checks the table of what Toolyard replaces and the tests that show it (`docs/seeds.md`).
@@ -110,6 +113,7 @@ fn main() -> ExitCode {
         Command::Lsp => lsp::lsp(),
         Command::Search(options) => search::search(&options),
         Command::Metrics => metrics::metrics(),
+        Command::Traces => traces::traces(),
         Command::Newcomer => newcomer::newcomer(),
         Command::Seeds(options) => seeds::seeds(&options),
         Command::SignIn => sign_in::sign_in(),

@@ -104,7 +104,7 @@ pub(crate) fn nats_server() -> Result<PathBuf> {
     Ok(python.with_file_name("nats-server"))
 }
 
-fn python_environment(name: &str, requirements: &Path) -> Result<PathBuf> {
+pub(crate) fn python_environment(name: &str, requirements: &Path) -> Result<PathBuf> {
     let folder = workspace::tools_directory()?.join(name);
     let python = folder.join("bin/python");
     install_once(&folder, requirements, || {

@@ -104,9 +104,11 @@ impl Entry {
         Self { what: What::Ended, record, call: Some(call.clone()), request, answer, more: None }
     }
 
-    pub(crate) fn refused(record: &Record) -> Self {
+    pub(crate) fn refused(record: &Record, rule: Option<&str>) -> Self {
         let record = record.clone();
-        Self { what: What::Refused, record, call: None, request: None, answer: None, more: None }
+        let more =
+            rule.map(|rule| json!({ "notes": [{ "step": "rules", "text": format!("hide by {rule}") }] }));
+        Self { what: What::Refused, record, call: None, request: None, answer: None, more }
     }
 
     /// What was decided about a call or a tool; `None` for events that are no decisions.
@@ -228,6 +230,13 @@ fn put_call(json: &mut Value, call: &OpenCall, is_open: bool) {
     }
     let (passed, sent, answered) =
         (call.reached(Mark::Passed), call.reached(Mark::Leased), call.reached(Mark::Answered));
+    let (queued, hooked) = (call.reached(Mark::Queued), call.reached(Mark::Hooked));
+    if let Some(queued) = queued {
+        json["queueUs"] = json!(queued);
+    }
+    if let Some(hooked) = hooked {
+        json["hooksUs"] = json!(hooked.saturating_sub(queued.unwrap_or(0)));
+    }
     json["stepsUs"] = json!(passed);
     json["waitUs"] = json!(passed.zip(sent).map(|(from, to)| to.saturating_sub(from)));
     json["upstreamUs"] = json!(sent.zip(answered).map(|(from, to)| to.saturating_sub(from)));

@@ -70,7 +70,7 @@ impl Audit {
 impl Sink for Audit {
     fn take(&self, event: &Event) {
         let entry = match &event.what {
-            What::Refused { record } => Some(Entry::refused(record)),
+            What::Refused { record, rule } => Some(Entry::refused(record, rule.as_deref())),
             _ => Entry::decision(event),
         };
         if let Some(entry) = entry {

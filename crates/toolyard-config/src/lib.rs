@@ -35,6 +35,7 @@ mod auth;
 mod audit;
 mod cluster;
 mod metrics;
+mod traces;
 mod log;
 mod limits;
 mod hooks;
@@ -75,6 +76,7 @@ pub use problem::{Level, Place, Problem};
 pub use reach::{Program, Reach, Server};
 pub use resource::{IntrospectionConfig, ResourceConfig};
 pub use schema::schema;
+pub use traces::TracesConfig;
 pub use trust::{Agreed, TrustState, Trusted};
 pub use upstream::{OffUpstream, StartConfig, UpstreamConfig, Upstreams};
 
@@ -116,6 +118,8 @@ pub struct Config {
     /// Other gateways to work with as one.
     pub cluster: Option<ClusterConfig>,
     pub metrics: MetricsConfig,
+    /// Where calls are exported as spans.
+    pub traces: Option<TracesConfig>,
     /// Settings of single tools.
     pub tools: Vec<ToolSection>,
     pub limits: Vec<LimitPlan>,
@@ -209,6 +213,7 @@ struct Layer {
     audit: Option<AuditConfig>,
     cluster: Option<ClusterConfig>,
     metrics: Option<MetricsConfig>,
+    traces: Option<TracesConfig>,
     tools: Vec<ToolSection>,
     limits: Vec<LimitPlan>,
     hooks: Vec<HookSection>,
@@ -245,6 +250,7 @@ impl Config {
         self.audit = layer.audit.or(self.audit);
         self.cluster = layer.cluster.or(self.cluster.take());
         self.metrics = layer.metrics.unwrap_or(self.metrics);
+        self.traces = layer.traces.or(self.traces.take());
         let id = |section: &ToolSection| (section.rule.profile.clone(), section.rule.pattern.clone());
         self.tools.retain(|old| layer.tools.iter().all(|new| id(new) != id(old)));
         self.tools.extend(layer.tools);
@@ -337,6 +343,10 @@ fn read_toml(mut root: Section, role: Role, below: &Config, reader: &mut Reader<
         Role::Project => cluster::refuse(&mut root, reader),
     };
     let metrics = root.take("metrics").and_then(|field| metrics::read(field, reader));
+    let traces = match role {
+        Role::Own => root.take("traces").and_then(|field| traces::read(field, reader)),
+        Role::Project => traces::refuse(&mut root, reader),
+    };
     let debounce = root.take("catalog_debounce");
     let debounce = debounce.and_then(|field| field.duration_within(reader, LEAST_DEBOUNCE, LONGEST_DEBOUNCE));
     let pings = root.take("health").map(|field| health::read(field, reader));
@@ -364,6 +374,7 @@ fn read_toml(mut root: Section, role: Role, below: &Config, reader: &mut Reader<
         audit,
         cluster,
         metrics,
+        traces,
         tools,
         limits,
         hooks,

@@ -203,7 +203,7 @@ fn environment(reader: &mut Reader<'_>, field: &Field) -> Vec<(String, String)> 
 }
 
 impl Server {
-    fn read(reader: &mut Reader<'_>, url: &Field, headers: Option<Field>) -> Option<Self> {
+    pub(crate) fn read(reader: &mut Reader<'_>, url: &Field, headers: Option<Field>) -> Option<Self> {
         let headers = headers.map(|field| header_map(reader, &field)).unwrap_or_default();
         let text = url.expanded(reader)?;
         let uri = text.trim().parse::<Uri>().ok().filter(|uri| {

@@ -141,6 +141,18 @@ async fn call_late(shared: Arc<Shared>, request: Request, peer: Peer) -> Dispatc
     At { shared: &shared, snapshot: &snapshot }.call_tool(request, peer)
 }
 
+/// Where the rule is written that makes what a request names seem not to exist.
+pub(crate) fn hidden_by(shared: &Shared, request: &Request) -> Option<String> {
+    let snapshot = shared.catalog.snapshot();
+    let (name, view) = (string_member(&request.params, "name").ok()?, view(&snapshot, request).ok()?);
+    let found = match request.method.as_str() {
+        "tools/call" => view.tool(&name).or_else(|| view.unlisted_tool(&name)),
+        "prompts/get" => view.prompt(&name),
+        _ => None,
+    };
+    snapshot.rules().steps.hidden_by(&request.origin, &found?.entry)
+}
+
 /// Whether the client shows pages of tools, which call tools.
 fn shows_apps(request: &Request) -> bool {
     request.origin.capabilities.at(&["extensions", UI_EXTENSION]).is_some()

@@ -44,6 +44,8 @@ pub enum What {
     /// A request that reached no upstream.
     Refused {
         record: Arc<Record>,
+        /// The rule that hides what was asked for. Only for the audit: to its client, it does not exist.
+        rule: Option<String>,
     },
     /// An upstream entered another phase of its life.
     UpstreamChanged {
@@ -109,9 +111,9 @@ impl What {
     pub fn is_visible_to(&self, principal: &Principal) -> bool {
         let own = &**principal.name();
         match self {
-            Self::CallOpened { record, .. } | Self::CallEnded { record, .. } | Self::Refused { record } => {
-                *record.principal == *own
-            }
+            Self::CallOpened { record, .. }
+            | Self::CallEnded { record, .. }
+            | Self::Refused { record, .. } => *record.principal == *own,
             Self::SessionBegan { principal, .. } => **principal.name() == *own,
             Self::SessionEnded { principal, .. } => principal.as_deref() == Some(own),
             Self::ApprovalDecided { principal, .. } => **principal == *own,
@@ -130,7 +132,7 @@ impl Event {
                 put_trace(&mut json, trace);
                 json
             }
-            What::Refused { record } => record.to_json(),
+            What::Refused { record, .. } => record.to_json(),
             What::UpstreamChanged { upstream, from, to, reason } => json!({
                 "upstream": upstream, "from": from.as_str(), "to": to.as_str(),
                 "reason": reason.as_ref().map(Reason::summary), "hint": reason.as_ref().and_then(Reason::hint),

@@ -9,6 +9,7 @@ pub mod meter;
 mod open_calls;
 mod record;
 mod ring;
+pub mod spans;
 mod tally;
 mod verdict;
 
@@ -28,6 +29,7 @@ pub(crate) use open_calls::{Cancelled, to_milliseconds};
 pub use open_calls::{Mark, Note, OpenCall};
 pub(crate) use record::label;
 pub use record::{Record, Status};
+pub use spans::SpanContext;
 pub use tally::{Count, Tally};
 pub(crate) use verdict::Verdict;
 
@@ -148,8 +150,8 @@ impl Ledger {
         self.calls.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// A request that reached no upstream.
-    pub(crate) fn refused(&self, request: &Request, error: &CallError) {
+    /// A request that reached no upstream. `rule` is the place of the rule that hides what it names.
+    pub(crate) fn refused(&self, request: &Request, error: &CallError, rule: Option<String>) {
         let origin = &request.origin;
         let record = Record {
             at: SystemTime::now(),
@@ -168,7 +170,7 @@ impl Ledger {
         }
         self.refusals.add(&record.method, record.status, record.duration);
         if self.events.wants_calls() {
-            self.events.emit(What::Refused { record: Arc::new(record.clone()) });
+            self.events.emit(What::Refused { record: Arc::new(record.clone()), rule });
         }
         self.keep(Ended { record, trace: None, details: None });
     }

@@ -213,6 +213,14 @@ impl StepRules {
         is_hidden(rules, origin, &policy::target(entry))
     }
 
+    /// The place of the rule that makes something seem not to exist for a client, for records.
+    pub(crate) fn hidden_by(&self, origin: &Origin, entry: &Entry) -> Option<String> {
+        let rules = self.rules_for(origin)?;
+        let verdict = rules.class_of(&policy::who(origin)).verdict(&policy::target(entry));
+        let decision = verdict.settled().filter(|decision| decision.action == Do::Hide)?;
+        Some(policy::place(rules, decision))
+    }
+
     /// Whether a resource seems not to exist for a client.
     pub(crate) fn hides_resource(&self, origin: &Origin, upstream: &Upstream, uri: &str) -> bool {
         let Some(rules) = self.rules_for(origin) else { return false };

@@ -49,12 +49,16 @@ export function bars(samples, width = 800, height = 130) {
 /** Where the time of a call went. */
 export function spansOf(call) {
   const total = call.durationMs ?? 0;
-  const { passedMs, sentMs, answeredMs } = call.marks ?? {};
+  const { queuedMs, hookedMs, passedMs, sentMs, answeredMs, reviewedMs } = call.marks ?? {};
   const spans = [];
   const add = (name, kind, from, to) => { if (from !== null && from !== undefined && to > from) spans.push({ name, kind, from, to }); };
-  add("steps", "steps", 0, passedMs ?? total);
+  // Limits come before hooks, and hooks before the other steps; each has a mark only if it is configured.
+  if (queuedMs !== null) add("queue of the limits", "queue", 0, queuedMs);
+  if (hookedMs !== null) add("hooks before the call", "hooks", queuedMs ?? 0, hookedMs);
+  add("steps", "steps", hookedMs ?? queuedMs ?? 0, passedMs ?? total);
   add("waiting for the upstream", "queue", passedMs, sentMs ?? total);
   add("upstream", "upstream", sentMs, answeredMs ?? total);
-  add("relay", "relay", answeredMs, total);
+  if (reviewedMs !== null) add("hooks after the call", "hooks", answeredMs, reviewedMs);
+  add("relay", "relay", reviewedMs ?? answeredMs, total);
   return { total, spans };
 }

@@ -19,6 +19,7 @@ mod known_listeners;
 mod bind;
 mod stop;
 mod system;
+mod traces;
 mod address_file;
 mod logging;
 mod failure;

@@ -43,6 +43,7 @@ use crate::pack_hooks::PackHooks;
 use crate::plan::plan;
 use crate::settings::{self, Settings};
 use crate::stop::Stop;
+use crate::traces::Tracing;
 use crate::{cluster, control, packs, say, system};
 use reload::Reload;
 
@@ -179,7 +180,9 @@ async fn run(
     sign_ins.set_base(base);
     let resource = config.oauth.as_ref().map(|oauth| context.sign_ins().resource(oauth, base));
     let audit = open_audit(&config, state_dir.as_deref())?;
-    let plan = Plan { sinks: sinks(audit.as_ref(), &config), ..plan(&config, state_dir.clone(), &context) };
+    let traces = Tracing::start(&config)?;
+    let sinks = sinks(audit.as_ref(), &traces, &config);
+    let plan = Plan { sinks, ..plan(&config, state_dir.clone(), &context) };
     let gateway = Gateway::start(plan, &scope);
     gateway.add_routes(audit.iter().flat_map(|(_, path)| toolyard_audit::routes(path)));
     control::config_routes(&gateway, common);
@@ -242,6 +245,7 @@ async fn run(
     end(&endpoint, &gateway, &packs, &mut stop).await;
     cluster::end(node.as_ref()).await;
     end_audit(audit).await;
+    traces.end().await;
     let _ = tokio::time::timeout(LAST_TASKS, noting.end()).await;
     let _ = tokio::time::timeout(LAST_TASKS, scope.end()).await;
     drop(guards);
@@ -309,10 +313,11 @@ fn open_audit(config: &Config, state_dir: Option<&Path>) -> Result<Option<(Arc<A
 }
 
 /// What receives the events of the gateway.
-fn sinks(audit: Option<&(Arc<Audit>, PathBuf)>, config: &Config) -> Sinks {
+fn sinks(audit: Option<&(Arc<Audit>, PathBuf)>, traces: &Tracing, config: &Config) -> Sinks {
     let audit = audit.map(|(audit, _)| -> Arc<dyn Sink> { audit.clone() });
     let by_tool = config.metrics.tools.then(|| Arc::new(ToolMetrics::default()) as Arc<dyn Sink>);
-    Sinks(audit.into_iter().chain(by_tool).collect())
+    // Traces first: the audit may make a call wait, and its span begins before.
+    Sinks(traces.sink().into_iter().chain(audit).chain(by_tool).collect())
 }
 
 /// What an operator asks for through the control API.

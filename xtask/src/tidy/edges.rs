@@ -108,6 +108,12 @@ const RULES: &[Rule] = &[
         never_linked: &["async-nats", "clap"],
     },
     Rule {
+        package: "toolyard-traces",
+        ours: &["toolyard-proto", "toolyard-model", "toolyard-link", "toolyard-core"],
+        never_named: FOR_THE_PROGRAM,
+        never_linked: &["async-nats", "clap"],
+    },
+    Rule {
         package: "toolyard-audit",
         ours: &["toolyard-proto", "toolyard-model", "toolyard-core"],
         never_named: FOR_THE_PROGRAM,

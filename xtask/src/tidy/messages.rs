@@ -36,6 +36,10 @@ const EXCEPTIONS: &[(&str, &str)] = &[
         "the config has a [cluster], and this program was built without clusters",
         "depends on how the program was built",
     ),
+    (
+        "the config has [traces], and this program was built without traces",
+        "depends on how the program was built",
+    ),
     ("connected to NATS", "needs NATS; crates/toolyard/tests/cluster shows it"),
     ("NOT connected to NATS", "needs NATS; crates/toolyard/tests/cluster shows it"),
     ("node {}: {store}, lease valid for", "needs NATS; crates/toolyard/tests/cluster shows it"),

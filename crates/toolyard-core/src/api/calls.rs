@@ -116,6 +116,7 @@ fn put_details(
     }
     let reached = |mark| call.reached(mark).map(to_milliseconds);
     json["marks"] = json!({
+        "queuedMs": reached(Mark::Queued), "hookedMs": reached(Mark::Hooked), "reviewedMs": reached(Mark::Reviewed),
         "passedMs": reached(Mark::Passed), "sentMs": reached(Mark::Leased), "answeredMs": reached(Mark::Answered),
     });
     let note = |note: &crate::ledger::Note| json!({ "step": note.step, "text": note.text, "atMs": to_milliseconds(note.at) });

@@ -4,7 +4,7 @@
 use std::fmt;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll};
 
 use futures_util::task::AtomicWaker;
@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use toolyard_model::Origin;
 use toolyard_proto::Params;
 
-use super::Record;
+use super::{Record, SpanContext};
 use crate::call::Trace;
 
 /// How many calls under way are shown; more are only counted.
@@ -32,6 +32,16 @@ pub enum Mark {
     Leased,
     /// The upstream has answered, at least with the head of its answer.
     Answered,
+    /// It has got its turn from every limit; not reached without limits.
+    Queued,
+    /// Hooks before the call have run; not reached without them.
+    Hooked,
+    /// Hooks after the call have run; not reached without them.
+    Reviewed,
+}
+
+impl Mark {
+    const COUNT: usize = 6;
 }
 
 /// What a step decided.
@@ -52,8 +62,9 @@ pub struct OpenCall {
     pub params: Params,
     pub(crate) started: Instant,
     /// Microseconds since the start plus one; zero where the point is not reached.
-    marks: [AtomicU64; 3],
+    marks: [AtomicU64; Mark::COUNT],
     notes: Mutex<Vec<Note>>,
+    spans: OnceLock<Box<SpanContext>>,
     attempts: AtomicU32,
     is_cancelled: AtomicBool,
     waker: AtomicWaker,
@@ -70,6 +81,7 @@ impl OpenCall {
             started: Instant::now(),
             marks: Default::default(),
             notes: Mutex::default(),
+            spans: OnceLock::new(),
             attempts: AtomicU32::new(1),
             is_cancelled: AtomicBool::new(false),
             waker: AtomicWaker::new(),
@@ -89,6 +101,31 @@ impl OpenCall {
     /// When it reached this point, in microseconds since it was opened.
     pub fn reached(&self, mark: Mark) -> Option<u64> {
         self.marks[mark as usize].load(Ordering::Relaxed).checked_sub(1)
+    }
+
+    /// Makes the call part of a trace. Only the first context counts.
+    pub fn trace(&self, context: SpanContext) {
+        let _ = self.spans.set(Box::new(context));
+    }
+
+    /// Its place in a trace, if it is part of one.
+    pub fn spans(&self) -> Option<&SpanContext> {
+        self.spans.get().map(|spans| &**spans)
+    }
+
+    /// The parameters as they are sent to this upstream.
+    pub(crate) fn begin_send(&self, upstream: &Arc<str>, params: Params) -> Params {
+        match self.spans() {
+            Some(spans) => spans.begin(upstream, self.micros(), params),
+            None => params,
+        }
+    }
+
+    /// What was sent last is answered in full.
+    pub(crate) fn end_send(&self) {
+        if let Some(spans) = self.spans() {
+            spans.end(self.micros());
+        }
     }
 
     /// Records what a step decided, for the page of this call. Steps that let a call pass as it is need not.

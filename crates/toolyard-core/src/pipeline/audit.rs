@@ -13,7 +13,7 @@ use toolyard_model::{Answer, AnswerBody, BoxFuture, Peer, Request};
 use toolyard_proto::{CallError, Kind, Method, Revision, modern};
 
 use super::Next;
-use crate::dispatch::{Dispatched, Routed, dispatch};
+use crate::dispatch::{Dispatched, Routed, dispatch, hidden_by};
 use crate::gateway::Shared;
 use crate::greet::server_info;
 use crate::ledger::{
@@ -30,7 +30,8 @@ fn settle(shared: &Arc<Shared>, dispatched: Dispatched) -> BoxFuture<Answer> {
         Dispatched::Call(routed) if routed.call.origin.is_relayed => relayed(shared, *routed),
         Dispatched::Call(routed) => recorded(shared, *routed),
         Dispatched::Refused(request, error) => {
-            shared.common.ledger.refused(&request, &error);
+            let rule = hidden_by(shared, &request);
+            shared.common.ledger.refused(&request, &error, rule);
             let answer = as_tool_result(&request.method, request.origin.revision, error);
             Box::pin(async move { answer })
         }
@@ -39,7 +40,7 @@ fn settle(shared: &Arc<Shared>, dispatched: Dispatched) -> BoxFuture<Answer> {
             Box::pin(async move {
                 let answer = answering.await;
                 if let Err(error) = &answer {
-                    shared.common.ledger.refused(&request, error);
+                    shared.common.ledger.refused(&request, error, None);
                 }
                 answer
             })

@@ -10,7 +10,7 @@ use toolyard_model::{Answer, AnswerBody, BoxFuture, Peer};
 use toolyard_proto::{CallError, Method, Raw};
 
 use super::{Call, Next, Step};
-use crate::ledger::label;
+use crate::ledger::{Mark, label};
 use crate::upstream::task_reviews::Review;
 
 /// The hooks of one tool. Two are equal if they have the same hooks, not hooks that are alike.
@@ -82,6 +82,7 @@ async fn around(hooks: Arc<ToolHooks>, mut call: Call, next: Next) -> Answer {
         }
         notes = outcome.notes;
         call.needs_whole |= !notes.is_empty();
+        call.reach(Mark::Hooked);
     }
     if hooks.after.is_empty() && notes.is_empty() {
         return next.run(call).await;
@@ -90,6 +91,7 @@ async fn around(hooks: Arc<ToolHooks>, mut call: Call, next: Next) -> Answer {
     match next.run(call).await? {
         AnswerBody::Whole(result, revision) if result.member("content").is_some() => {
             let result = finished(&hooks, &after, data, notes, result).await?;
+            after.reach(Mark::Reviewed);
             Ok(AnswerBody::Whole(result, revision))
         }
         AnswerBody::Whole(answer, revision) => {

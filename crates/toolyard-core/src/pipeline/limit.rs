@@ -10,6 +10,7 @@ use toolyard_model::{Answer, BoxFuture, ClientKey};
 use toolyard_proto::{CallError, Method, Notification, Raw};
 
 use super::{Call, Next, Step, hold_until_end};
+use crate::ledger::Mark;
 
 /// A named limit, as the config gives it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -101,6 +102,7 @@ impl Step for Limited {
             for limit in limits.iter() {
                 permits.push(limit.acquire(&call).await?);
             }
+            call.reach(Mark::Queued);
             hold_until_end(next.run(call).await, permits)
         })
     }

@@ -109,9 +109,7 @@ impl Governor {
     }
 
     fn place(&self, decision: &Decision) -> String {
-        self.policy
-            .rule(decision)
-            .map_or_else(|| "the default of `[policy]`".to_owned(), |rule| rule.place.clone())
+        place(&self.policy, decision)
     }
 
     /// The error of a call that the rules do not permit.
@@ -132,6 +130,12 @@ impl Governor {
         };
         CallError::denied(reason).at(call.upstream.name())
     }
+}
+
+/// Where the rule that decided is written.
+pub(super) fn place(policy: &Policy, decision: &Decision) -> String {
+    let rule = policy.rule(decision);
+    rule.map_or_else(|| "the default of `[policy]`".to_owned(), |rule| rule.place.clone())
 }
 
 /// What the two steps share about one call.

@@ -52,8 +52,7 @@ pub(super) async fn route(mut call: Call) -> Answer {
     // Only what is known by its definition can be sent in another way.
     let may_refuse = may_refuse && call.entry.is_some();
     let again = (may_refuse || upstream.connector().may_need_sign_in()).then(|| Box::new(call.clone()));
-    let mut answer = bridge::exchange(call, &lease).await;
-    lease.done();
+    let mut answer = send(call, &lease).await;
     // A second attempt takes a lease of its own.
     drop(lease);
     if let Err(error) = &answer
@@ -103,6 +102,21 @@ pub(super) async fn route(mut call: Call) -> Answer {
     }
 }
 
+/// One exchange with the upstream, as a span of its own where the call is traced.
+async fn send(mut call: Call, lease: &Arc<Lease>) -> Answer {
+    let traced = call.open.as_ref().filter(|open| open.spans().is_some()).cloned();
+    if let Some(open) = &traced {
+        call.params = open.begin_send(call.upstream.name(), call.params);
+    }
+    let answer = bridge::exchange(call, lease).await;
+    lease.done();
+    // A body that flows on ends with the call.
+    if let Some(open) = traced.filter(|_| !matches!(answer, Ok(AnswerBody::Stream(_)))) {
+        open.end_send();
+    }
+    answer
+}
+
 /// The error of an upstream that asks a client which has declared that it cannot be asked. Clients that can be sent
 /// requests are asked by the bridge, which has checked it.
 fn unanswerable_question(origin: &Origin, result: &Raw) -> Option<CallError> {
@@ -146,9 +160,7 @@ async fn send_again(mut call: Box<Call>) -> Option<Answer> {
         call.headers = param_headers(tool, &call.params);
     }
     let lease = Arc::new(upstream.lease(&call.origin, &call.peer).await.ok()?);
-    let answer = bridge::exchange(*call, &lease).await;
-    lease.done();
-    Some(answer)
+    Some(send(*call, &lease).await)
 }
 
 /// Sends a call again that the upstream refused for want of a sign-in, once the user has signed in. It has not been
@@ -157,9 +169,7 @@ async fn send_signed_in(mut call: Box<Call>, refused: CallError) -> Answer {
     sign_in(&call, refused).await?;
     call.trace.attempt += 1;
     let lease = Arc::new(lease(&call).await?);
-    let answer = bridge::exchange(*call, &lease).await;
-    lease.done();
-    answer
+    send(*call, &lease).await
 }
 
 /// Asks the client's user to sign in. `refused` is the error of a client that cannot be asked.

@@ -6,6 +6,10 @@
 #[expect(dead_code, reason = "shared with other tests")]
 #[path = "../cli/gateway.rs"]
 mod gateway;
+#[path = "../support/testkit.rs"]
+mod testkit;
+
+mod traces;
 
 use std::collections::HashSet;
 use std::io::{Read, Write};
