@@ -1,4 +1,4 @@
-//! Lines and events are the same wherever a stream is cut; the first byte says where.
+//! A stream yields the same lines and events wherever it is cut; the first byte selects where.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -151,7 +151,7 @@ impl Background {
     pub(crate) fn check_alive(&mut self) -> Result<()> {
         match self.child.try_wait().with_context(|| format!("look after {}", self.name))? {
             None => Ok(()),
-            Some(status) => bail!("{} has ended ({status}); {}", self.name, self.last_words()),
+            Some(status) => bail!("{} has ended ({status}); {}", self.name, self.end_of_log()),
         }
     }
 
@@ -188,23 +188,23 @@ impl Background {
                     "{} did not print `{LISTENING}http://ADDR` on stderr within {} s; {}",
                     self.name,
                     START_LIMIT.as_secs(),
-                    self.last_words()
+                    self.end_of_log()
                 ),
                 Err(RecvTimeoutError::Disconnected) => {
-                    bail!("{} ended before it listened; {}", self.name, self.last_words())
+                    bail!("{} ended before it listened; {}", self.name, self.end_of_log())
                 }
             }
         }
     }
 
-    fn last_words(&self) -> String {
+    fn end_of_log(&self) -> String {
         let log = std::fs::read_to_string(&self.log).unwrap_or_default();
         let tail: Vec<&str> = log.lines().rev().take(5).collect();
         if tail.is_empty() {
             return "it printed nothing".to_owned();
         }
         let tail: Vec<&str> = tail.into_iter().rev().collect();
-        format!("its last words (all in `{}`):\n{}", self.log.display(), tail.join("\n"))
+        format!("the end of its stderr (all in `{}`):\n{}", self.log.display(), tail.join("\n"))
     }
 }
 
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_ends_early_is_named_with_its_last_words() {
+    fn a_server_that_ends_early_is_named_with_its_stderr_output() {
         let log = tempfile::NamedTempFile::new().unwrap();
         let mut shell = Command::new("sh");
         shell.args(["-c", "echo no such thing >&2"]);

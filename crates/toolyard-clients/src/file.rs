@@ -253,11 +253,11 @@ fn locate(client: Client, scope: Scope) -> Result<PathBuf, ClientError> {
         [path] if path.is_absolute() => Ok(path.clone()),
         [_, _, ..] => {
             let files: Vec<String> = files.iter().map(|path| format!("\n    {}", path.display())).collect();
-            let message = format!("{name} is here more than once, and which file counts cannot be told");
+            let message = format!("{name} has more than one config file, and which one it reads is unknown");
             Err(refused(message, format!("paste what --print prints into one of{}", files.concat())))
         }
         _ => {
-            let message = format!("nothing says where {name} has its config");
+            let message = format!("the location of {name}'s config is unknown");
             Err(refused(message, "set HOME, or paste what --print prints"))
         }
     }

@@ -273,24 +273,24 @@ impl Origin {
     }
 }
 
-/// Where a path starts. What is not absolute does not count, as the clients have it.
+/// The folder that a path of the table starts with. A relative path in a variable is ignored, as the clients do.
 fn folder(name: &str, variables: &Variables<'_>) -> Option<PathBuf> {
-    let said = |name: &str| variables(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let variable = |name: &str| variables(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let home = || system::home(variables).filter(|path| path.is_absolute());
     match name {
         "~" => home(),
-        "$CLAUDE" => said("CLAUDE_CONFIG_DIR").or_else(home),
-        "$CODEX" => said("CODEX_HOME").or_else(|| Some(home()?.join(".codex"))),
-        "$APPDATA" => said("APPDATA"),
-        "$LOCALAPPDATA" => said("LOCALAPPDATA"),
-        _ => said("XDG_CONFIG_HOME").or_else(|| Some(home()?.join(".config"))),
+        "$CLAUDE" => variable("CLAUDE_CONFIG_DIR").or_else(home),
+        "$CODEX" => variable("CODEX_HOME").or_else(|| Some(home()?.join(".codex"))),
+        "$APPDATA" => variable("APPDATA"),
+        "$LOCALAPPDATA" => variable("LOCALAPPDATA"),
+        _ => variable("XDG_CONFIG_HOME").or_else(|| Some(home()?.join(".config"))),
     }
 }
 
-/// Where Claude Code had its config once, and has it still if it is there.
+/// The former config file of Claude Code, which it still uses if the file exists.
 fn old_file(variables: &Variables<'_>) -> Option<PathBuf> {
-    let said = variables("CLAUDE_CONFIG_DIR").map(PathBuf::from).filter(|path| path.is_absolute());
-    let folder = said.or_else(|| Some(folder("~", variables)?.join(".claude")))?;
+    let configured = variables("CLAUDE_CONFIG_DIR").map(PathBuf::from).filter(|path| path.is_absolute());
+    let folder = configured.or_else(|| Some(folder("~", variables)?.join(".claude")))?;
     Some(folder.join(".config.json")).filter(|path| path.is_file())
 }
 

@@ -112,9 +112,9 @@ fn parse(mut file: File) -> Result<(File, Vec<Entry>), Vec<Problem>> {
         Format::Json => "fix it there; comments and trailing commas are allowed",
         Format::Toml => "fix it there",
     };
-    let mended =
+    let with_help =
         |problem: Problem| beyond_us(&problem).unwrap_or(Problem { help: help.to_owned(), ..problem });
-    let root = file.entries().map_err(|problems| problems.into_iter().map(mended).collect::<Vec<_>>())?;
+    let root = file.entries().map_err(|problems| problems.into_iter().map(with_help).collect::<Vec<_>>())?;
     Ok((file, root))
 }
 
@@ -207,7 +207,7 @@ fn doubt(keys: &[Entry], definition: &Definition) -> Option<&'static str> {
     let value = |name: &str| keys.iter().find(|entry| entry.key == name).map(|entry| &entry.node.value);
     let kind = value("type").and_then(as_text);
     if definition.command.is_some() && kind.is_some_and(|kind| kind != "stdio" && kind != "local") {
-        return Some("its `type` says that it is no program");
+        return Some("its `type` is not that of a program");
     }
     match value("args") {
         Some(Value::List(items)) if items.len() == definition.args.len() => None,

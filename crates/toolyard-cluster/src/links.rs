@@ -245,8 +245,8 @@ impl Link for NodeLink {
         self.0.per_client()
     }
 
-    fn hears_changes(&self) -> bool {
-        self.0.hears_changes()
+    fn announces_changes(&self) -> bool {
+        self.0.announces_changes()
     }
 
     fn is_shared(&self) -> bool {

@@ -133,8 +133,8 @@ impl Link for LeasedLink {
         self.link.per_client()
     }
 
-    fn hears_changes(&self) -> bool {
-        self.link.hears_changes()
+    fn announces_changes(&self) -> bool {
+        self.link.announces_changes()
     }
 
     fn is_shared(&self) -> bool {

@@ -225,9 +225,9 @@ mod tests {
         check("${USER}${USER}", Ok("annann"));
         check("${EMPTY}", Ok(""));
         check("${EMPTY:-x}", Ok("x"));
-        check("${NOBODY:-x y}", Ok("x y"));
-        check("${NOBODY:-}", Ok(""));
-        check("${NOBODY:-a:-b}", Ok("a:-b"));
+        check("${UNSET:-x y}", Ok("x y"));
+        check("${UNSET:-}", Ok(""));
+        check("${UNSET:-a:-b}", Ok("a:-b"));
     }
 
     #[test]
@@ -257,7 +257,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_resolved_is_named() {
-        check("${NOBODY}", Err("the environment variable `NOBODY` is not set"));
+        check("${UNSET}", Err("the environment variable `UNSET` is not set"));
         check("${USER", Err("`${` without a closing `}`"));
         check("${}", Err("`${}` does not name an environment variable"));
         check("${env:USER}", Err("`${env:USER}` does not name an environment variable"));

@@ -10,7 +10,7 @@ pub fn plain(text: &str) -> String {
         match (bytes[at], bytes.get(at + 1)) {
             (b'"', _) => {
                 let end = end_of_string(&bytes, at);
-                mend_escapes(&mut bytes[at..end]);
+                replace_lone_surrogates(&mut bytes[at..end]);
                 at = end;
                 comma = None;
             }
@@ -57,8 +57,8 @@ fn end_of_string(bytes: &[u8], start: usize) -> usize {
     (at + 1).min(bytes.len())
 }
 
-/// `\ud83d` without its other half is no character, though JavaScript writes and reads it.
-fn mend_escapes(string: &mut [u8]) {
+/// JavaScript writes and reads `\ud83d` without its other half, which is no valid character.
+fn replace_lone_surrogates(string: &mut [u8]) {
     let mut at = 0;
     while at < string.len() {
         match (half(&string[at..]), half(string.get(at + 6..).unwrap_or_default())) {

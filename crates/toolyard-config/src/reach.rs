@@ -34,7 +34,7 @@ pub struct Program {
 pub struct Server {
     pub url: Uri,
     pub headers: HeaderMap,
-    /// Whether only the oldest transport will do.
+    /// Whether to use only HTTP+SSE.
     pub sse: bool,
 }
 

@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn secrets_are_told_by_name_or_by_look() {
+    fn secrets_are_recognized_by_name_or_by_form() {
         let check = |name: &str, value: &str, expected: bool| {
             assert_eq!(is_secret(name, value), expected, "{name}={value}");
         };

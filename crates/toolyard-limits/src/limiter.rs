@@ -173,10 +173,10 @@ impl Drop for Place<'_> {
             return;
         }
         let mut shared = self.limiter.lock();
-        let was_told = shared.waiting.remove(&self.ticket).is_none();
+        let was_started = shared.waiting.remove(&self.ticket).is_none();
         let was_waiting = shared.state.leave(self.ticket);
-        // It was started between its last look and now: what it was given goes to the next.
-        if was_told && !was_waiting {
+        // The call was started after its last poll: its place goes to the next one.
+        if was_started && !was_waiting {
             shared.state.end(Duration::ZERO);
         }
         shared.start_waiting(Instant::now());

@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_says_when_the_calls_ahead_will_have_started() {
+    fn a_refusal_states_when_the_calls_ahead_will_have_started() {
         let now = Instant::now();
         let mut state = State::new(Limit { queue: 1, ..Limit::rate(1, 10 * SECOND, 1) });
         assert_eq!(state.offer(now, "a").0, Offer::Started);

@@ -13,10 +13,10 @@ use toolyard_proto::{Id, Message, Method, Notification, Raw, RequestMessage, Res
 use toolyard_model::peer::{Ask, AskError};
 use toolyard_model::{BoxFuture, Scope};
 
-/// How many questions of one channel may be open: as many as calls may wait for their clients, since requests
-/// that stand alone share a session.
+/// How many questions of one channel may be open: as many as calls may wait for their clients, since all requests
+/// without a session share one.
 const MAX_OPEN: usize = 1_000;
-/// How many refusals may be on their way; beyond that an upstream that does not read hears nothing.
+/// How many refusals may be on their way; beyond that, an upstream that does not read gets none.
 const MAX_REFUSALS: usize = 100;
 
 /// Carries the answer to a question back to the upstream that asked.
@@ -61,8 +61,8 @@ impl Verdict {
     pub(crate) fn ambiguous() -> Self {
         Self::refuse(
             code::INTERNAL,
-            "calls of several clients are under way on this connection, so it cannot be told whom this \
-             request is for; calls from now on get connections of their own",
+            "calls of several clients are under way on this connection, so the client that this request is \
+             for is unknown; calls from now on get connections of their own",
         )
     }
 }
@@ -78,8 +78,8 @@ impl Asks {
         Self { scope: scope.clone(), open: Arc::default(), places, refusals }
     }
 
-    /// Answers an upstream's request, in a task of its own. The question is put before anything else that the
-    /// upstream says is looked at, so that the client hears all of it in the order in which it was said.
+    /// Answers an upstream's request, in a task of its own. The question is passed on before the upstream's next
+    /// message is read, so that the client receives everything in the order in which it was sent.
     pub(crate) fn answer(&self, request: RequestMessage, verdict: Verdict, reply: Reply) {
         let RequestMessage { id, method, .. } = request;
         let Some((place, taken_back)) = self.open(&id) else { return self.refuse(id, reply) };

@@ -84,7 +84,7 @@ impl ChildSpec {
         command
     }
 
-    /// What all systems are told alike, for the program itself or for whoever runs it.
+    /// The settings that are the same on all systems, for the program itself or for the program that runs it.
     fn complete(&self, mut command: Command) -> Command {
         command.args(&self.args).envs(self.env.iter().map(|(key, value)| (key, value)));
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -176,7 +176,7 @@ fn split_hint(program: &str) -> String {
     }
 }
 
-/// Owns the child until it has ended, of itself or because it was told to, and nothing of it is left.
+/// Owns the child until it has ended, by itself or on request, and nothing of it is left.
 async fn own(mut held: Held, stop: CancellationToken, exited: watch::Sender<Option<ExitStatus>>) {
     let status = tokio::select! {
         status = held.wait() => status,
@@ -187,7 +187,7 @@ async fn own(mut held: Held, stop: CancellationToken, exited: watch::Sender<Opti
 }
 
 impl Process {
-    /// Tells the child to end, without waiting. Its input must be closed by whoever holds it.
+    /// Asks the child to end, without waiting. The owner of the child's input must close it.
     pub(crate) fn begin_stop(&self) {
         self.stop.cancel();
     }

@@ -1,4 +1,4 @@
-//! Where a link puts what its upstream says outside of any call. Never waits: whoever reads the events may
+//! The queue for what an upstream sends outside of any call. Adding to it never waits: the reader of the events may
 //! at that moment wait for an answer on the same link.
 
 use std::collections::{HashSet, VecDeque};
@@ -171,7 +171,7 @@ mod tests {
         std::sync::LazyLock::new(|| Raw::from(serde_json::json!({ "data": "x".repeat(MIB) })));
 
     #[tokio::test]
-    async fn large_notifications_that_nobody_reads_cannot_fill_the_memory() {
+    async fn large_unread_notifications_cannot_fill_the_memory() {
         let scope = Scope::new();
         let (events, mut receiver) = Events::channel(&scope);
         for _ in 0..3 {
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_change_is_told_however_little_room_there_is() {
+    async fn a_change_is_announced_however_little_room_there_is() {
         let scope = Scope::new();
         let (events, mut receiver) = Events::channel(&scope);
         (0..100).for_each(|_| events.notify(None, large(Method::LOG)));

@@ -43,7 +43,7 @@ pub(crate) fn is_addressable(client: &ClientKey, method: &Method) -> bool {
 /// The client that a message without an address belongs to.
 #[derive(Debug)]
 pub(crate) enum Addressee {
-    Nobody,
+    None,
     /// All calls under way are this client's, and this is the way back of the oldest.
     One(Peer, ClientKey),
     Several,
@@ -82,7 +82,7 @@ impl<T> InFlight<T> {
     /// `id` must be larger than every one before it.
     pub(crate) fn insert(&mut self, id: u64, flight: Flight<T>) {
         if flight.addressable {
-            if flight.client.stands_alone() {
+            if flight.client.may_span_programs() {
                 self.alone += 1;
             } else {
                 *self.clients.entry(flight.client.clone()).or_default() += 1;
@@ -103,7 +103,7 @@ impl<T> InFlight<T> {
 
     pub(crate) fn remove(&mut self, id: u64) -> Option<Flight<T>> {
         let flight = self.flights.remove(&id)?;
-        if flight.addressable && flight.client.stands_alone() {
+        if flight.addressable && flight.client.may_span_programs() {
             self.alone -= 1;
         } else if flight.addressable
             && let Some(count) = self.clients.get_mut(&flight.client)
@@ -139,10 +139,10 @@ impl<T> InFlight<T> {
 
     pub(crate) fn addressee(&mut self) -> Addressee {
         match self.clients.len() + self.alone {
-            0 => Addressee::Nobody,
-            1 => self.oldest().map_or(Addressee::Nobody, |flight| {
-                Addressee::One(flight.peer.clone(), flight.client.clone())
-            }),
+            0 => Addressee::None,
+            1 => self
+                .oldest()
+                .map_or(Addressee::None, |flight| Addressee::One(flight.peer.clone(), flight.client.clone())),
             _ => Addressee::Several,
         }
     }
@@ -151,15 +151,15 @@ impl<T> InFlight<T> {
     /// because a different user must not answer it.
     pub(crate) fn asked(&mut self, now: Instant) -> Addressee {
         self.left.retain(|left| now.saturating_duration_since(left.at) < LINGER);
-        let somebody_elses = |left: &Left, asked: &Flight<T>| left.principal != asked.principal;
+        let is_of_another = |left: &Left, asked: &Flight<T>| left.principal != asked.principal;
         let left = std::mem::take(&mut self.left);
         let is_doubtful =
-            self.oldest().is_some_and(|asked| left.iter().any(|left| somebody_elses(left, asked)));
+            self.oldest().is_some_and(|asked| left.iter().any(|left| is_of_another(left, asked)));
         self.left = left;
         if is_doubtful { Addressee::Several } else { self.addressee() }
     }
 
-    /// Whether all calls under way are for one user, so that what cannot be told apart is at least no secret.
+    /// Whether all calls under way are of one user, so that mixing them up reveals no secret.
     pub(crate) fn are_of_one_principal(&self) -> bool {
         let mut principals = self.flights.values().filter(|flight| flight.addressable).map(|f| &f.principal);
         let first = principals.next();
@@ -205,7 +205,7 @@ mod tests {
 
     fn kind(calls: &mut InFlight<()>) -> &'static str {
         match calls.addressee() {
-            Addressee::Nobody => "nobody",
+            Addressee::None => "none",
             Addressee::One(..) => "one",
             Addressee::Several => "several",
         }
@@ -215,7 +215,7 @@ mod tests {
     fn an_addressee_is_known_only_while_one_client_is_calling() {
         let mut calls = InFlight::default();
         calls.insert(1, flight(0, false));
-        assert_eq!(kind(&mut calls), "nobody");
+        assert_eq!(kind(&mut calls), "none");
         calls.insert(2, flight(1, true));
         calls.insert(3, flight(1, true));
         assert_eq!(kind(&mut calls), "one");
@@ -224,7 +224,7 @@ mod tests {
         assert!(calls.remove(2).is_some() && calls.remove(3).is_some() && calls.remove(3).is_none());
         assert_eq!(kind(&mut calls), "one");
         assert!(calls.remove(4).is_some());
-        assert_eq!(kind(&mut calls), "nobody");
+        assert_eq!(kind(&mut calls), "none");
     }
 
     #[test]
@@ -241,7 +241,7 @@ mod tests {
         calls.insert(3, flight(1, true));
         assert_eq!(kind(&mut calls), "several");
         calls.drain();
-        assert_eq!(kind(&mut calls), "nobody");
+        assert_eq!(kind(&mut calls), "none");
     }
 
     #[test]
@@ -256,7 +256,7 @@ mod tests {
                 calls.answered_late(1);
             }
             match calls.asked(start + later) {
-                Addressee::Nobody => "nobody",
+                Addressee::None => "none",
                 Addressee::One(..) => "one",
                 Addressee::Several => "several",
             }

@@ -1,17 +1,17 @@
-//! The log level of one channel to an upstream that keeps one: a call whose client wants to hear more than the
-//! upstream was told is preceded by telling it. It is never raised again for that: what a client does not want
-//! to hear is left out on its way to that client.
+//! The log level of one channel to an upstream that keeps one: a call whose client wants more messages than the
+//! upstream sends is preceded by a request for a lower level. The level is never raised again for that: messages
+//! that a client does not want are dropped on the way to that client.
 
 use toolyard_proto::modern::LogLevel;
 use toolyard_proto::{Id, Method, Raw};
 
 use toolyard_model::{Greeting, LinkRequest};
 
-/// What an upstream was told last.
+/// The level that was last sent to an upstream.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Told(Option<LogLevel>);
+pub(crate) struct SentLevel(Option<LogLevel>);
 
-impl Told {
+impl SentLevel {
     /// The request that has to be sent first, if any; the caller sends it.
     pub(crate) fn before(&mut self, request: &LinkRequest, greeting: &Greeting) -> Option<LinkRequest> {
         if request.method == Method::SET_LEVEL {
@@ -20,7 +20,7 @@ impl Told {
             return None;
         }
         let wanted = request.origin.log_level.get()?;
-        if !greeting.keeps_level() || self.0.is_some_and(|reported| reported <= wanted) {
+        if !greeting.keeps_level() || self.0.is_some_and(|sent| sent <= wanted) {
             return None;
         }
         self.0 = Some(wanted);
@@ -52,12 +52,12 @@ mod tests {
     }
 
     #[test]
-    fn an_upstream_is_told_only_when_somebody_wants_to_hear_more() {
+    fn a_level_is_sent_only_if_a_client_wants_more_messages() {
         let whole = r#"{"capabilities":{"logging":{}}}"#;
         let greeting = Greeting::read(Revision::V2025_11_25, Raw::parse(whole).unwrap());
-        let mut reported = Told::default();
+        let mut sent = SentLevel::default();
         let mut check = |level: Option<&str>, expected: Option<&str>| {
-            let before = reported.before(&request(level), &greeting);
+            let before = sent.before(&request(level), &greeting);
             let printed = before.and_then(|request| request.params.member("level")?.as_string());
             assert_eq!(printed.as_deref(), expected, "{level:?}");
         };
@@ -68,8 +68,8 @@ mod tests {
         check(Some("info"), None);
         check(Some("debug"), Some("debug"));
         let silent = Greeting::read(Revision::V2025_11_25, Raw::empty_object());
-        assert!(Told::default().before(&request(Some("info")), &silent).is_none());
+        assert!(SentLevel::default().before(&request(Some("info")), &silent).is_none());
         let newest = Greeting::read(Revision::NEWEST, Raw::parse(whole).unwrap());
-        assert!(Told::default().before(&request(Some("info")), &newest).is_none());
+        assert!(SentLevel::default().before(&request(Some("info")), &newest).is_none());
     }
 }

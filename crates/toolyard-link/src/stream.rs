@@ -18,14 +18,14 @@ use toolyard_model::{
 };
 
 use crate::child::Process;
-use crate::levels::Told;
+use crate::levels::SentLevel;
 use crate::own::own_hop;
 
 /// A link over any byte stream with one JSON-RPC message per line.
 pub struct StreamLink {
     greeting: Greeting,
     channel: Channel,
-    told: Mutex<Told>,
+    sent_level: Mutex<SentLevel>,
 }
 
 /// The running half of a link, before and after both sides have met. Dropping it ends it.
@@ -38,7 +38,7 @@ pub(crate) struct Channel {
 
 impl StreamLink {
     pub(crate) fn new(greeting: Greeting, channel: Channel) -> Self {
-        Self { greeting, channel, told: Mutex::default() }
+        Self { greeting, channel, sent_level: Mutex::default() }
     }
 
     /// A link over a stream whose other end has been met already.
@@ -81,12 +81,12 @@ impl Link for StreamLink {
 
     fn call(&self, request: LinkRequest, peer: Peer) -> BoxFuture<Answer> {
         let (mux, revision) = (self.channel.mux.clone(), self.greeting.revision);
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        let level = told.before(&request, &self.greeting);
-        drop(told);
+        let mut sent = self.sent_level.lock().unwrap_or_else(PoisonError::into_inner);
+        let level = sent.before(&request, &self.greeting);
+        drop(sent);
         Box::pin(async move {
             if let Some(level) = level {
-                // What it says to that matters to nobody: the call is made all the same.
+                // Its answer does not matter: the call is made all the same.
                 let _ = Box::pin(mux.call(level, Peer::none())).await;
             }
             let result = mux.call(request, peer).await.map_err(own_hop)?;

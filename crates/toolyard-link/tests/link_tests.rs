@@ -1,6 +1,6 @@
 //! Links to upstreams, tried against scripted ones: in memory, as child processes, over HTTP.
 
-#![expect(clippy::unwrap_used, reason = "a test may fail wherever it stands")]
+#![expect(clippy::unwrap_used, reason = "a test may fail at any line")]
 #![expect(clippy::disallowed_methods, reason = "a test's tasks end with its runtime")]
 
 #[path = "link_tests/support.rs"]

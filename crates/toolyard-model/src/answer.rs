@@ -12,7 +12,7 @@ pub type Answer = Result<AnswerBody, CallError>;
 
 #[derive(Debug)]
 pub enum AnswerBody {
-    /// A result, in the form of the given revision. The edge converts it for older clients.
+    /// A result, in the form of the given revision. The edge converts it for legacy clients.
     Whole(Raw, Revision),
     /// The complete HTTP body with the answer in it, envelope and id included. Only for requests that
     /// allow it (`Request::relay`).

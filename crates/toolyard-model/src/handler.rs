@@ -50,7 +50,7 @@ impl Request {
 
 /// Answers requests in modern terms: one request, one answer, and a peer as the way back.
 ///
-/// The endpoint keeps everything that only older clients have (handshake, sessions, `ping`, subscriptions
+/// The endpoint keeps everything that only legacy clients have (handshake, sessions, `ping`, subscriptions
 /// per URI) to itself. From a handler it wants `server/discover` for the handshake of either era,
 /// `logging/setLevel` from legacy clients, and `subscriptions/listen`, whose events are sent with
 /// [`Peer::notify`]: first `notifications/subscriptions/acknowledged` with the honoured `notifications`

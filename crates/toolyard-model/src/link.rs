@@ -12,7 +12,7 @@ use toolyard_proto::{Era, Id, Method, Notification, Params, Raw, Reason, Revisio
 use crate::peer::{Ask, AskError};
 use crate::{Answer, BoxFuture, ClientKey, Origin, Parent, Peer};
 
-/// What an upstream said of itself when we met: `initialize` or `server/discover`.
+/// How an upstream introduced itself when the link was opened: its answer to `initialize` or `server/discover`.
 #[derive(Clone, Debug)]
 pub struct Greeting {
     pub revision: Revision,
@@ -20,7 +20,7 @@ pub struct Greeting {
     pub capabilities: Raw,
     pub server_info: Option<Raw>,
     pub instructions: Option<Raw>,
-    /// The whole result as it was said.
+    /// The whole result, unchanged.
     pub whole: Raw,
     /// Whether the era was inferred from the upstream's silence. It must be probed again the next time.
     pub guessed: bool,
@@ -56,7 +56,7 @@ pub struct LinkRequest {
     pub method: Method,
     pub params: Params,
     pub headers: Option<Box<HeaderMap>>,
-    /// What is called, as the `Mcp-Name` header says it, where that is known already.
+    /// The name of what is called, as in the `Mcp-Name` header, where it is known already.
     pub name: Option<HeaderValue>,
     /// The answer may come as the upstream's own bytes.
     pub relay: bool,
@@ -94,7 +94,7 @@ impl LinkRequest {
     }
 }
 
-/// What an upstream says outside of any call.
+/// A message that an upstream sends outside of any call.
 #[derive(Debug)]
 pub enum LinkEvent {
     /// With the client whose upstream session it came on, where there is one per client.
@@ -106,7 +106,7 @@ pub enum LinkEvent {
     Closed(Reason),
 }
 
-/// A link, what it says outside of calls, and the era to remember for the next time.
+/// A link, its messages outside of calls, and the era to remember for the next time.
 pub struct Connected {
     pub link: Arc<dyn Link>,
     pub events: mpsc::Receiver<LinkEvent>,
@@ -138,8 +138,8 @@ pub trait Link: Send + Sync + 'static {
         false
     }
 
-    /// Whether the upstream can say that something has changed. One that cannot has to be asked now and then.
-    fn hears_changes(&self) -> bool {
+    /// Whether the upstream can announce changes. One that cannot has to be asked now and then.
+    fn announces_changes(&self) -> bool {
         true
     }
 

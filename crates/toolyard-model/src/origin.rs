@@ -67,7 +67,7 @@ pub enum ClientKey {
 impl ClientKey {
     /// Whether two requests with this key may come from two programs, so that an answer to one must never be taken
     /// for an answer to the other. Many programs may share one credential.
-    pub fn stands_alone(&self) -> bool {
+    pub fn may_span_programs(&self) -> bool {
         matches!(self, Self::Request(_) | Self::Principal(_))
     }
 }
@@ -83,7 +83,7 @@ pub enum Owner {
 impl Owner {
     pub fn of(origin: &Origin) -> Self {
         // A client that reconnects with its credential finds what it owns in any session.
-        if origin.client.stands_alone() || *origin.principal.id() != PrincipalId::Local {
+        if origin.client.may_span_programs() || *origin.principal.id() != PrincipalId::Local {
             Self::Principal(origin.principal.clone())
         } else {
             Self::Client(origin.client.clone())

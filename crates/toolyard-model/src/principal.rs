@@ -148,11 +148,7 @@ mod tests {
         check(&Principal::token("ann").delegate("run-1"), "ann/run-1");
         check(&Principal::oauth("https://id.example", "7"), "oauth:https://id.example#7");
         assert_eq!(Principal::token("ann"), Principal::token("ann").with_class("guest"));
-        assert_ne!(
-            Principal::token("client:shim"),
-            Principal::app("shim"),
-            "a name gives nobody an identity"
-        );
+        assert_ne!(Principal::token("client:shim"), Principal::app("shim"), "a name gives no identity");
         assert_ne!(Principal::token("local"), Principal::local());
     }
 }

@@ -35,7 +35,7 @@ impl Scope {
         });
     }
 
-    /// Tells every task to stop, without waiting.
+    /// Cancels every task, without waiting.
     pub fn cancel(&self) {
         self.cancel.cancel();
     }
@@ -44,7 +44,7 @@ impl Scope {
         self.cancel.is_cancelled()
     }
 
-    /// Waits until the scope has been told to end.
+    /// Waits until the scope has been cancelled.
     pub async fn ended(&self) {
         self.cancel.cancelled().await;
     }
@@ -54,7 +54,7 @@ impl Scope {
         self.cancel.run_until_cancelled(future).await
     }
 
-    /// Tells every task to stop and waits until all have. Call it on the root only: children share its count.
+    /// Cancels every task and waits until all have stopped. Call it on the root only: children share its count.
     pub async fn end(&self) {
         self.cancel.cancel();
         self.tracker.close();

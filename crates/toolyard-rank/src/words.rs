@@ -61,7 +61,7 @@ fn first_part(text: &str) -> usize {
                 is_acronym = true;
                 next == Some(Kind::Lower)
             }
-            // `Read` after its capital; `HTTPs` cannot be told from a new word, so it is one.
+            // `Read` after its capital; `HTTPs` looks like the start of a new word, so it is one.
             (Kind::Upper, Kind::Lower) => is_acronym,
             (before, now) => before != now,
         };

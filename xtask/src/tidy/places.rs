@@ -37,12 +37,12 @@ fn private_place(line: &str) -> Option<&str> {
             let is_inside_a_longer_path =
                 line[..at].ends_with(|c: char| c.is_alphanumeric() || "._-~}".contains(c));
             let rest = &line[at + home.len()..];
-            let is_somebody = rest.starts_with(|c: char| c.is_alphanumeric() || c == '.');
+            let names_a_user = rest.starts_with(|c: char| c.is_alphanumeric() || c == '.');
             let name = rest.split(|c: char| !c.is_alphanumeric()).next().unwrap_or_default();
             let is_everybody = EVERYBODY.contains(&name);
             let length =
                 rest.find(|c: char| !(c.is_alphanumeric() || "._-/".contains(c))).unwrap_or(rest.len());
-            (is_somebody && !is_everybody && !is_inside_a_longer_path)
+            (names_a_user && !is_everybody && !is_inside_a_longer_path)
                 .then(|| &line[at..at + home.len() + length])
         })
     })

@@ -74,7 +74,7 @@ fn what_is_taken_out_leaves_comments_and_what_follows() {
 }
 
 #[test]
-fn another_entry_is_replaced_where_it_stands() {
+fn another_entry_is_replaced_in_place() {
     let check = |before: &str, after: &str| {
         let got = Document::read(before).unwrap().with_replaced("mcpServers", "toolyard", &Entry::example());
         assert_eq!(got.unwrap(), after);

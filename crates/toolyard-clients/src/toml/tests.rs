@@ -15,7 +15,7 @@ fn without(text: &str) -> Option<String> {
 }
 
 #[test]
-fn a_section_stands_at_the_end() {
+fn a_section_is_appended_at_the_end() {
     let check = |before: &str, after: &str| {
         assert_eq!(with(before), after);
         assert_eq!(without(after).as_deref(), Some(before));
@@ -28,7 +28,7 @@ fn a_section_stands_at_the_end() {
 }
 
 #[test]
-fn what_stands_after_it_stays_and_so_do_comments() {
+fn comments_and_what_follows_the_section_are_kept() {
     let check = |before: &str, after: Option<&str>| assert_eq!(without(before).as_deref(), after, "{before}");
     check(&format!("a = 1\n\n{TABLE}\n\n# of b\n[b]\nx = 1\n"), Some("a = 1\n\n# of b\n[b]\nx = 1\n"));
     check(&format!("{TABLE} # mine\n[mcp_servers.toolyard.env]\nA = \"1\"\n[b]\n"), Some("[b]\n"));
@@ -39,7 +39,7 @@ fn what_stands_after_it_stays_and_so_do_comments() {
 }
 
 #[test]
-fn another_section_is_replaced_where_it_stands() {
+fn another_section_is_replaced_in_place() {
     let before = "[mcp_servers.toolyard]\nurl = \"x\"\n\n[b]\n";
     let after = with_replaced(before, "mcp_servers", "toolyard", &Entry::example());
     assert_eq!(after.unwrap(), format!("{TABLE}\n\n[b]\n"));

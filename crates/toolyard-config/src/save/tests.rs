@@ -7,7 +7,7 @@ fn change<'a>(path: &'a Path, before: Option<&'a str>, text: &'a str) -> Change<
 }
 
 #[test]
-fn what_somebody_else_wrote_meanwhile_is_not_lost() {
+fn a_change_by_another_program_meanwhile_is_not_lost() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("mcp.json");
     let check = |before: Option<&str>, there: Option<&str>| {

@@ -43,7 +43,7 @@ fn problem(place: Place, message: String, help: &str) -> Problem {
     Problem { level: Level::Error, place: Some(place), key: String::new(), message, help: help.into() }
 }
 
-/// The value at `start` of a text that is known to be valid; `offset` is what stood before the text.
+/// The value at `start` of a text that is known to be valid; `offset` is the length of what precedes the text.
 fn node(text: &[u8], start: usize, offset: usize) -> Node {
     let (rest, at) = (&text[start..], offset + start);
     let value = match rest.first() {

@@ -190,7 +190,7 @@ impl Counterpart {
         counterpart.in_use.fetch_add(1, Ordering::AcqRel);
         let mut users = counterpart.users();
         users.last = Instant::now();
-        if !origin.client.stands_alone() && !users.clients.contains(&origin.client) {
+        if !origin.client.may_span_programs() && !users.clients.contains(&origin.client) {
             users.clients.insert(origin.client.clone());
         }
         drop(users);

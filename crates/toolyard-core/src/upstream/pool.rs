@@ -79,7 +79,7 @@ impl Owner {
     fn of(origin: &Origin, promised: bool) -> Self {
         match &origin.client {
             client @ ClientKey::Principal(_) if promised => Self::Client(client.clone()),
-            client if client.stands_alone() => {
+            client if client.may_span_programs() => {
                 Self::Alone(origin.principal.clone(), origin.capabilities.clone())
             }
             client => Self::Client(client.clone()),

@@ -171,7 +171,7 @@ async fn a_question_that_may_be_for_two_clients_is_refused_and_from_then_on_each
     let held = start(&first, "hold").await;
     assert_eq!(said(&second, "ask").await, "refused");
     let refusals = asking.refusals.lock().unwrap().clone();
-    assert!(refusals[0].contains("cannot be told whom"), "{refusals:?}");
+    assert!(refusals[0].contains("this request is for is unknown"), "{refusals:?}");
     assert_eq!(said(&second, "ask").await, "\"second\"");
     assert_eq!(said(&first, "ask").await, "\"first\"");
     assert_eq!((said(&second, "who").await, said(&first, "who").await), ("1".into(), "2".into()));

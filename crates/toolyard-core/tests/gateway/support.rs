@@ -192,7 +192,7 @@ impl Link for DoubleLink {
         &self.greeting
     }
 
-    fn hears_changes(&self) -> bool {
+    fn announces_changes(&self) -> bool {
         !self.double.silent.load(Ordering::SeqCst)
     }
 

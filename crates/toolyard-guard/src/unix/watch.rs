@@ -34,7 +34,7 @@ pub(super) struct Gateway {
     pub(super) handle: Option<OwnedFd>,
 }
 
-/// Signals, heard through handlers. Blocking them would be simpler, but the child would inherit that.
+/// Signals, received by handlers. Blocking them would be simpler, but the child would inherit the blocked signals.
 pub(super) struct News {
     /// A byte for every child that ended.
     ended: UnixStream,
@@ -81,7 +81,7 @@ impl Watch {
             self.judge();
             self.signal_the_rest();
             self.wait();
-            self.hear();
+            self.handle_signals();
         }
         self.status
     }
@@ -123,7 +123,7 @@ impl Watch {
     }
 
     /// A second signal ends everything at once.
-    fn hear(&mut self) {
+    fn handle_signals(&mut self) {
         drain(&self.news.ended);
         for _ in 0..drain(&self.news.stop_requested) {
             let grace = if self.ending.is_none() { GRACE_ON_REQUEST } else { Duration::ZERO };

@@ -32,7 +32,7 @@ impl Input {
     }
 }
 
-/// A child, and what we hold it by. When it is dropped early, the child is told to end and nobody waits.
+/// A child with its handle. Dropping it early asks the child to end, without waiting for it.
 pub(super) struct Held {
     hold: Hold,
     child: Child,

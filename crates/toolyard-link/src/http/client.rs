@@ -187,7 +187,7 @@ pub(crate) struct Reader<'a> {
     pub(crate) endpoint: &'a Endpoint,
     pub(crate) peer: &'a Peer,
     pub(crate) listens: bool,
-    /// Which answer is waited for; any, if it is not said.
+    /// The request whose answer is waited for; any answer counts if this is `None`.
     pub(crate) id: Option<&'a Id>,
     /// The client that it is read for, if there is one.
     pub(crate) client: Option<&'a relayed::Client>,
@@ -229,7 +229,7 @@ impl Reader<'_> {
                 }
                 Ok(Message::Notification(_)) => self.peer.alive(),
                 Err(error) if error.is_answer => return Err(self.endpoint.bad_answer(&error.message)),
-                // Somebody else's answer. A modern server sends no requests; without data it is no message at all.
+                // The answer to another request. A modern server sends no requests; without data it is no message at all.
                 Ok(Message::Response(_) | Message::Request(_)) | Err(_) => {}
             }
         }
@@ -261,7 +261,7 @@ pub(super) fn is_same_id(found: &Id, wanted: &Id) -> bool {
     }
 }
 
-/// What a listen hears, without the subscription id: whoever listens further down has another.
+/// What a listen receives, without the subscription id: the client's own subscription has another.
 fn plain(notification: Notification, listens: bool) -> Notification {
     let Notification { method, params } = notification;
     let strip = |params: Raw| if listens { params.without_in("_meta", &[SUBSCRIPTION_ID]) } else { params };

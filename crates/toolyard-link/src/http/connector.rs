@@ -1,4 +1,4 @@
-//! How connections to HTTP upstreams are opened: plain or TLS, as the URL says. The system's certificates
+//! How connections to HTTP upstreams are opened: plain or TLS, depending on the URL. The system's certificates
 //! are read once, and only when some upstream needs them.
 
 use std::fmt;

@@ -1,4 +1,4 @@
-//! One HTTP address with its pool of connections: sends requests, and says clearly when it cannot.
+//! One HTTP address with its pool of connections: sends requests, and reports clearly why one could not be sent.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -297,7 +297,7 @@ fn one_line(text: &str) -> String {
     text.chars().take(100).map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
-/// The innermost cause says most: "connection refused", not "client error".
+/// The innermost cause, which is the most precise: "connection refused", not "client error".
 pub(crate) fn root_cause(error: &(dyn Error + 'static)) -> String {
     let mut cause = error;
     while let Some(source) = cause.source() {

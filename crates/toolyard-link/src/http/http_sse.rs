@@ -1,6 +1,5 @@
-//! The oldest HTTP transport (HTTP+SSE, 2024-11-05): everything the server says comes on one event stream,
-//! and everything it is told is posted to an address that the stream names first. Shown to the link as a
-//! stream of lines like any other.
+//! HTTP+SSE (2024-11-05): everything that the server sends comes on one event stream, and everything for the server
+//! is posted to an address that is in the stream's first event. The link sees a stream of lines like any other.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -58,8 +57,9 @@ pub(crate) async fn open(endpoint: Arc<Endpoint>, scope: &Scope) -> Result<Lines
     }
     let mut events = EventStream::new(response.into_body());
     let url = address(&endpoint, &mut events).await?;
-    let ((reader, said), (writer, told)) = (duplex(BUFFER), duplex(BUFFER));
-    scope.spawn(run(Conversation::new(endpoint, url), events, said, told));
+    let (reader, from_server) = duplex(BUFFER);
+    let (writer, to_server) = duplex(BUFFER);
+    scope.spawn(run(Conversation::new(endpoint, url), events, from_server, to_server));
     Ok((reader, writer))
 }
 
@@ -70,7 +70,7 @@ fn not_http_sse(endpoint: &Endpoint, headers: &HeaderMap) -> Reason {
 /// What the server sends, and where to write to it.
 type Lines = (DuplexStream, DuplexStream);
 
-/// The first event says where to post. Messages with our credentials go to the same server only.
+/// The address to post to, from the first event. Messages with our credentials go to the same server only.
 async fn address(endpoint: &Endpoint, events: &mut EventStream) -> Result<Uri, OpenError> {
     loop {
         let event = events.next().await.map_err(|cause| OpenError::Call(endpoint.lost(&cause)))?;
@@ -130,7 +130,7 @@ struct Conversation {
     endpoint: Arc<Endpoint>,
     url: Uri,
     places: Semaphore,
-    /// The requests that are being posted or wait for it. Whoever takes one back need not see it through.
+    /// The requests that are being posted or are waiting to be. A cancelled request ends its post.
     under_way: Mutex<HashMap<Id, CancellationToken>>,
 }
 
@@ -142,17 +142,26 @@ struct Asked {
 }
 
 /// Both directions end together, and with them the connection.
-async fn run(conversation: Conversation, events: EventStream, said: DuplexStream, told: DuplexStream) {
+async fn run(
+    conversation: Conversation,
+    events: EventStream,
+    from_server: DuplexStream,
+    to_server: DuplexStream,
+) {
     let ((failed, failures), (requests, asked)) = (mpsc::channel(POSTS), mpsc::channel(WAITING));
     tokio::select! {
-        () = hear(events, failures, said) => {}
-        () = conversation.tell(told, requests, failed.clone()) => {}
+        () = write_lines(events, failures, from_server) => {}
+        () = conversation.post_lines(to_server, requests, failed.clone()) => {}
         () = conversation.post_requests(asked, failed) => {}
     }
 }
 
-/// Writes what the server says as lines, and what became of messages that it did not take.
-async fn hear(mut events: EventStream, mut failures: mpsc::Receiver<Bytes>, mut said: DuplexStream) {
+/// Writes the server's messages as lines, and errors for the messages that it did not accept.
+async fn write_lines(
+    mut events: EventStream,
+    mut failures: mpsc::Receiver<Bytes>,
+    mut from_server: DuplexStream,
+) {
     loop {
         let message = tokio::select! {
             event = events.next() => match event {
@@ -164,7 +173,7 @@ async fn hear(mut events: EventStream, mut failures: mpsc::Receiver<Bytes>, mut 
         };
         let mut line = BytesMut::from(one_line(message));
         line.extend_from_slice(b"\n");
-        if said.write_all(&line).await.is_err() {
+        if from_server.write_all(&line).await.is_err() {
             return;
         }
     }
@@ -175,8 +184,13 @@ impl Conversation {
         Self { endpoint, url, places: Semaphore::new(POSTS), under_way: Mutex::default() }
     }
 
-    /// Posts line by line. Requests may overtake each other; what has no answer keeps its place.
-    async fn tell(&self, mut told: DuplexStream, requests: mpsc::Sender<Asked>, failed: mpsc::Sender<Bytes>) {
+    /// Posts line by line. Requests may overtake each other; messages without an answer stay in order.
+    async fn post_lines(
+        &self,
+        mut to_server: DuplexStream,
+        requests: mpsc::Sender<Asked>,
+        failed: mpsc::Sender<Bytes>,
+    ) {
         let mut lines = LineDecoder::new(MAX_MESSAGE);
         loop {
             match lines.next_line() {
@@ -184,7 +198,7 @@ impl Conversation {
                 Ok(Some(line)) => self.take(line, &requests, &failed).await,
                 Ok(None) => {
                     lines.buffer().reserve(BUFFER);
-                    if !matches!(told.read_buf(lines.buffer()).await, Ok(1..)) {
+                    if !matches!(to_server.read_buf(lines.buffer()).await, Ok(1..)) {
                         return;
                     }
                 }
@@ -208,7 +222,7 @@ impl Conversation {
         let _ = timeout(ERRAND, self.post(line)).await;
     }
 
-    /// Nobody waits for the answer to a request any more.
+    /// Ends the post of a request that the client has cancelled.
     fn withdraw(&self, notification: &Notification) {
         let cancelled = notification.params.as_ref().filter(|_| notification.method == Method::CANCELLED);
         let id = cancelled.and_then(|params| params.member("requestId")).and_then(Id::from_raw);

@@ -1,4 +1,4 @@
-//! A link to an upstream of the older era over HTTP: sessions pooled by client, each with its handshake, its
+//! A link to a legacy upstream over HTTP: sessions pooled by client, each with its handshake, its
 //! stream of unasked messages, and its end.
 
 mod call;
@@ -32,7 +32,7 @@ pub struct LegacyLink {
 }
 
 impl LegacyLink {
-    /// `pool` holds the gateway's own session already, and `greeting` is what was said at its opening.
+    /// `pool` holds the gateway's own session already, and `greeting` is the server's answer at its opening.
     pub(crate) fn new(greeting: Greeting, pool: Arc<Pool>) -> Self {
         Self { greeting, pool, let_go: AtomicBool::new(false) }
     }
@@ -62,8 +62,8 @@ impl Link for LegacyLink {
         true
     }
 
-    fn hears_changes(&self) -> bool {
-        self.pool.hears_changes()
+    fn announces_changes(&self) -> bool {
+        self.pool.announces_changes()
     }
 
     fn forget(&self, client: &ClientKey) {

@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn a_released_waker_wakes_nobody() {
+    fn a_released_waker_wakes_no_task() {
         let (count, quiet) = (Arc::<Count>::default(), QuietWaker::new());
         let waker = quiet.on_behalf_of(&Waker::from(count.clone())).clone();
         quiet.release();

@@ -40,7 +40,7 @@ impl Refusal {
         matches!(self.status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN)
     }
 
-    /// What it means for a call. Only 429 says for certain that the call was not carried out: a proxy may answer
+    /// What it means for a call. Only 429 states for certain that the call was not carried out: a proxy may answer
     /// 503 when the server behind it was lost in the middle of a call.
     pub(crate) fn to_call_error(&self, endpoint: &Endpoint) -> CallError {
         let reason = self.reason(endpoint);
@@ -62,7 +62,7 @@ impl Refusal {
         error.at(&endpoint.name)
     }
 
-    /// How long the server asks to wait, where it says so in seconds.
+    /// How long the server asks to wait, where it states that in seconds.
     fn retry_after(&self) -> Option<Duration> {
         if !matches!(self.status.as_u16(), 429 | 503) {
             return None;

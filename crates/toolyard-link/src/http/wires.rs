@@ -53,7 +53,7 @@ impl Wires {
                     Ok(response) => Ok(response),
                     Err(error) => Box::pin(self.try_again(error)).await,
                 },
-                Err(request) => Box::pin(self.send_anew(*request)).await,
+                Err(request) => Box::pin(self.send_on_new(*request)).await,
             }
         }
     }
@@ -62,7 +62,7 @@ impl Wires {
     async fn try_again(&self, mut error: Unsent) -> Result<Response<Arriving>, SendError> {
         loop {
             let Some(request) = error.take_message() else { return Err(lost(error)) };
-            let Some(wire) = self.kept.take() else { return self.send_anew(request).await };
+            let Some(wire) = self.kept.take() else { return self.send_on_new(request).await };
             match wire.exchange(request).await {
                 Ok(response) => return Ok(response),
                 Err(again) => error = again,
@@ -70,7 +70,7 @@ impl Wires {
         }
     }
 
-    async fn send_anew(&self, request: Outgoing) -> Result<Response<Arriving>, SendError> {
+    async fn send_on_new(&self, request: Outgoing) -> Result<Response<Arriving>, SendError> {
         self.open().await?.exchange(request).await.map_err(lost)
     }
 
@@ -86,7 +86,7 @@ fn lost(error: Unsent) -> SendError {
     SendError::Lost(root_cause(&error.into_error()))
 }
 
-/// The connections that nobody uses now.
+/// The idle connections.
 pub(super) struct Kept {
     state: Mutex<State>,
     scope: Scope,

@@ -44,7 +44,7 @@ pub struct Timeouts {
     pub connect: Duration,
     /// For a child process to start and answer the handshake.
     pub start: Duration,
-    /// For a child's answer to the question which era it speaks; older ones may never answer that.
+    /// For a child's answer to the question which era it speaks; a legacy one may never answer that.
     pub probe: Duration,
     /// How long a session with an upstream may go unused.
     pub session_idle: Duration,

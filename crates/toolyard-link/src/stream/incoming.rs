@@ -1,4 +1,4 @@
-//! What an upstream says on a shared stream, and whom each message is for.
+//! What an upstream sends on a shared stream, and which client each message is for.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -15,7 +15,7 @@ use crate::asks::{Verdict, to_ask};
 use crate::events::is_change;
 use crate::inflight::{Addressee, InFlight};
 
-/// How much of a line that nobody understands goes into the log.
+/// How much of an invalid line goes into the log.
 const EXCERPT: usize = 200;
 
 pub(crate) fn take(shared: &Arc<Shared>, line: &Bytes) {
@@ -35,11 +35,11 @@ pub(crate) fn take(shared: &Arc<Shared>, line: &Bytes) {
 
 fn refuse(shared: &Shared, line: &Bytes, error: &ParseError) {
     shared.count_garbage();
-    // What is no message shows what went wrong; what is an answer is nobody's business.
+    // An invalid message shows what went wrong; the content of an answer is private.
     let shown = if error.is_answer { 0 } else { line.len().min(EXCERPT) };
     let excerpt = String::from_utf8_lossy(&line[..shown]);
     tracing::debug!(upstream = %shared.name, %error, %excerpt, "received an invalid line");
-    // Whoever waits for this answer gets no better one.
+    // The caller that waits for this answer gets no better one.
     if let Some(id) = error.id.as_ref().filter(|_| error.is_answer).and_then(Id::as_u64) {
         let name = &shared.name;
         let reason = Reason::of_upstream(name, "violated the protocol").because(error.to_string());
@@ -83,7 +83,7 @@ fn take_notification(shared: &Shared, notification: Notification) {
         Addressee::Several if !shared.with_calls(|calls| calls.are_of_one_principal()) => {
             shared.count_stray();
         }
-        Addressee::Nobody | Addressee::Several => shared.events.notify(None, notification),
+        Addressee::None | Addressee::Several => shared.events.notify(None, notification),
     }
 }
 
@@ -137,13 +137,13 @@ fn take_request(shared: &Arc<Shared>, request: RequestMessage) {
     } else {
         match shared.with_calls(|calls| calls.asked(Instant::now())) {
             Addressee::One(peer, client) => {
-                // A request that stands alone may wait long for its answer, and the next one is another client.
-                if client.stands_alone() {
+                // A request without a session may wait long for its answer, and the next one is another client.
+                if client.may_span_programs() {
                     shared.mark_interactive();
                 }
                 Verdict::Ask(peer.ask(to_ask(&request)))
             }
-            Addressee::Nobody => Verdict::Ask(shared.events.ask(None, to_ask(&request))),
+            Addressee::None => Verdict::Ask(shared.events.ask(None, to_ask(&request))),
             Addressee::Several => {
                 shared.mark_interactive();
                 Verdict::ambiguous()

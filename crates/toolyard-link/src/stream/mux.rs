@@ -1,5 +1,5 @@
-//! Many calls over one channel: each gets an id of our own, waits for its one answer, and tells the upstream
-//! when nobody waits any more.
+//! Many calls over one channel: each gets an id of our own, waits for its one answer, and is cancelled at the
+//! upstream when its caller is gone.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,7 +18,7 @@ use crate::events::Events;
 use crate::http::endpoint::MAY_HAVE_RUN;
 use crate::inflight::{Flight, InFlight, is_addressable};
 
-/// How many messages may wait to be written; whoever calls beyond that waits too.
+/// How many messages may wait to be written; calls beyond that wait, too.
 const OUTBOX: usize = 256;
 /// How many cancels and notifications may wait; beyond that they are dropped.
 const ASIDES: usize = 1024;
@@ -66,7 +66,7 @@ pub(crate) struct Shared {
     asides: mpsc::Sender<Bytes>,
     pub(crate) events: Events,
     pub(crate) asks: Asks,
-    /// Told to end, by us or by a broken writer.
+    /// Cancelled when the channel is to end, by us or by a broken writer.
     pub(crate) closing: CancellationToken,
     /// Over: calls failed, last event sent.
     ended: CancellationToken,
@@ -83,7 +83,7 @@ struct Calls {
     over: Option<Ending>,
 }
 
-/// Somebody waits for an answer.
+/// A caller that waits for an answer.
 pub(crate) struct Waiting {
     answer: oneshot::Sender<Outcome>,
     pub(crate) listens: bool,
@@ -224,7 +224,7 @@ impl Shared {
         look(&mut self.lock().in_flight)
     }
 
-    /// Gives a call its one answer. Whoever comes second finds nobody.
+    /// Gives a call its one answer. A second answer is dropped.
     pub(crate) fn answer(&self, id: u64, outcome: Outcome) {
         let mut calls = self.lock();
         let flight = calls.in_flight.remove(id);
@@ -287,7 +287,7 @@ impl Shared {
         }
     }
 
-    /// Nobody waits for this call any more.
+    /// The caller does not wait for this call any more.
     fn abandon(&self, id: u64, tell: bool) {
         let abandoned = self.lock().in_flight.leave(id, Instant::now()).is_some();
         if abandoned && tell {
@@ -297,7 +297,7 @@ impl Shared {
     }
 }
 
-/// Whoever holds it waits for the answer to a call.
+/// Held while the answer to a call is waited for.
 struct Ticket {
     shared: Arc<Shared>,
     id: u64,

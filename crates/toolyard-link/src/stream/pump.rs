@@ -18,7 +18,7 @@ const BATCH: usize = 32;
 /// A write buffer that grew beyond this is not kept.
 const KEPT_BUFFER: usize = 1024 * 1024;
 
-/// Reads until the stream ends, then fails what is under way and says so.
+/// Reads until the stream ends, then fails the calls under way and reports the end.
 pub(crate) async fn read<R: AsyncRead + Unpin>(
     shared: Arc<Shared>,
     reader: R,

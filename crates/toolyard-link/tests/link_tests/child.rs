@@ -90,7 +90,7 @@ serve(on)
 "#;
 
 #[tokio::test]
-async fn a_legacy_child_is_initialised_and_heard_before_it_answers() {
+async fn a_legacy_child_is_initialised_and_read_before_it_answers() {
     let scope = Scope::new();
     let mut connected = meet(&scope, python(LEGACY), EraPin::Auto).await.unwrap();
     assert_eq!(connected.link.greeting().revision, Revision::V2025_06_18);
@@ -146,7 +146,7 @@ serve(on)
 }
 
 #[tokio::test]
-async fn a_child_that_exits_at_once_is_an_error_with_its_last_words() {
+async fn a_child_that_exits_at_once_is_an_error_with_its_stderr_output() {
     let scope = Scope::new();
     let mut spec = ChildSpec::new("sh");
     spec.args = vec!["-c".into(), "echo 'no such database' >&2; exit 4".into()];
@@ -232,7 +232,7 @@ async fn a_dropped_link_ends_its_child() {
 }
 
 #[tokio::test]
-async fn a_megabyte_on_stderr_harms_nobody() {
+async fn a_megabyte_on_stderr_does_no_harm() {
     let scope = Scope::new();
     let script = r#"
 def on(id, method, params):

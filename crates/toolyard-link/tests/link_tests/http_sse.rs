@@ -18,7 +18,7 @@ const POSTS: u64 = 32;
 struct Setup {
     server: Server,
     connected: Connected,
-    said: Events,
+    sent: Events,
     _scope: Scope,
 }
 
@@ -29,17 +29,17 @@ async fn setup() -> Setup {
     upstream.target = Target::Sse(HttpSpec::new(url, http::HeaderMap::new()));
     let offer = offer();
     let play = async {
-        let said = server.got(Http::GET).await.events();
-        said.text("event: endpoint\ndata: /messages\n\n").await;
+        let sent = server.got(Http::GET).await.events();
+        sent.text("event: endpoint\ndata: /messages\n\n").await;
         let hello = server.posted("initialize").await;
         let result = json!({"protocolVersion": "2024-11-05", "capabilities": {"tools": {}}});
-        said.message(json!({"jsonrpc": "2.0", "id": hello.body()["id"], "result": result})).await;
+        sent.message(json!({"jsonrpc": "2.0", "id": hello.body()["id"], "result": result})).await;
         hello.status(202);
         server.posted("notifications/initialized").await.status(202);
-        said
+        sent
     };
-    let (connected, said) = tokio::join!(soon(connect(&upstream, None, &offer, &scope)), play);
-    Setup { server, connected: connected.unwrap(), said, _scope: scope }
+    let (connected, sent) = tokio::join!(soon(connect(&upstream, None, &offer, &scope)), play);
+    Setup { server, connected: connected.unwrap(), sent, _scope: scope }
 }
 
 impl Setup {
@@ -59,7 +59,7 @@ impl Setup {
 
     /// Takes a call, whose post it is, and answers it.
     async fn answer(&mut self, waiting: JoinHandle<Answer>, taken: Exchange) -> Value {
-        self.said.message(json!({"jsonrpc": "2.0", "id": taken.body()["id"], "result": {"ok": 1}})).await;
+        self.sent.message(json!({"jsonrpc": "2.0", "id": taken.body()["id"], "result": {"ok": 1}})).await;
         taken.status(202);
         whole(soon(waiting).await.unwrap())
     }

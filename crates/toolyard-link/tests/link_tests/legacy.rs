@@ -1,4 +1,4 @@
-//! HTTP upstreams of the older era: sessions, streams, questions, resumption.
+//! Legacy HTTP upstreams: sessions, streams, questions, resumption.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,9 @@ use toolyard_proto::{Era, Id, Kind, Method, Revision};
 
 use crate::modern::{meet, target};
 use crate::server::{Exchange, Server};
-use crate::support::{Heard, failed, next_event, offer, origin, recorder, request, soon, time_walks, whole};
+use crate::support::{
+    Received, failed, next_event, offer, origin, recorder, request, soon, time_walks, whole,
+};
 
 fn hello() -> Value {
     json!({"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}})
@@ -129,7 +131,7 @@ async fn requests_that_stand_alone_share_a_session_under_minted_ids() {
     events.message(json!({"jsonrpc": "2.0", "id": id, "result": {"n": 1}})).await;
     assert_eq!(whole(soon(first).await.unwrap()), json!({"n": 1}));
     let reported = json!({"progressToken": "mine", "progress": 1});
-    assert_eq!(received.try_recv().unwrap(), Heard::Note("notifications/progress".into(), reported));
+    assert_eq!(received.try_recv().unwrap(), Received::Note("notifications/progress".into(), reported));
     other.result(json!({"n": 2}));
     assert_eq!(whole(soon(second).await.unwrap()), json!({"n": 2}));
 }
@@ -187,24 +189,27 @@ async fn a_question_on_a_calls_stream_is_asked_and_its_answer_posted() {
     assert_eq!(answered, [7, 8]);
     events.message(json!({"jsonrpc": "2.0", "id": 1, "result": {}})).await;
     whole(soon(waiting).await.unwrap());
-    assert_eq!(received.try_recv().unwrap(), Heard::Ask("elicitation/create".into()));
+    assert_eq!(received.try_recv().unwrap(), Received::Ask("elicitation/create".into()));
 }
 
 #[tokio::test]
-async fn a_stream_closed_on_purpose_is_resumed_and_the_client_is_told() {
+async fn a_stream_closed_on_purpose_is_resumed_and_the_client_is_informed() {
     let mut setup = setup().await;
     let (peer, mut received) = recorder();
     let (waiting, asked) = setup.first_call("s1", peer).await;
     let events = asked.events();
     events.text("id: e1\nretry: 300\ndata:\n\n").await;
     drop(events);
-    assert_eq!(soon(received.recv()).await.unwrap(), Heard::HangUp(Duration::from_millis(300)));
+    assert_eq!(soon(received.recv()).await.unwrap(), Received::HangUp(Duration::from_millis(300)));
     let resumed = setup.server.got(Http::GET).await;
     assert_eq!((resumed.header("last-event-id"), resumed.header("mcp-session-id")), ("e1", "s1"));
     let events = resumed.events();
     let log = json!({"jsonrpc": "2.0", "method": "notifications/message", "params": {}});
     events.numbered("e2", log).await;
-    assert_eq!(soon(received.recv()).await.unwrap(), Heard::Note("notifications/message".into(), json!({})));
+    assert_eq!(
+        soon(received.recv()).await.unwrap(),
+        Received::Note("notifications/message".into(), json!({}))
+    );
     events.break_off().await;
     let resumed = setup.server.got(Http::GET).await;
     assert_eq!(resumed.header("last-event-id"), "e2");
@@ -260,7 +265,7 @@ async fn unasked_messages_come_with_the_client_whose_session_it_is() {
     let response = setup.server.responded().await;
     assert_eq!(response.body()["id"], 5);
     response.status(202);
-    assert_eq!(received.try_recv().unwrap(), Heard::Ask("roots/list".into()));
+    assert_eq!(received.try_recv().unwrap(), Received::Ask("roots/list".into()));
     asked.result(json!({}));
     whole(soon(waiting).await.unwrap());
     inbox.message(json!({"jsonrpc": "2.0", "id": 6, "method": "roots/list"})).await;
@@ -326,7 +331,7 @@ async fn a_server_that_always_hangs_up_at_once_is_not_asked_without_pause_or_end
     }
     assert_eq!(failed(soon(waiting).await.unwrap()).kind, Kind::Lost);
     assert!(begun.elapsed() >= Duration::from_millis(1250), "{:?}", begun.elapsed());
-    assert_eq!(received.try_recv().unwrap(), Heard::HangUp(Duration::from_millis(250)));
+    assert_eq!(received.try_recv().unwrap(), Received::HangUp(Duration::from_millis(250)));
 }
 
 #[tokio::test]

@@ -109,7 +109,7 @@ async fn http_to_a_tls_port_suggests_https() {
 }
 
 #[tokio::test]
-async fn missing_rejected_and_oauth_credentials_are_told_apart() {
+async fn missing_rejected_and_oauth_credentials_are_distinguished() {
     let url = |address: &str| format!("http://{address}/mcp");
     let plain = always(response("401 Unauthorized", "www-authenticate: Bearer\r\n", "")).await;
     let (what, hint) = parts(fails_at(&url(&plain), None).await);
@@ -177,7 +177,7 @@ async fn a_folder_as_command_is_called_a_folder() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_not_running_says_what_to_check() {
+async fn the_error_for_a_server_that_is_not_running_states_what_to_check() {
     let free = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
     let (what, hint) = parts(fails_at(&format!("http://{free}/mcp"), None).await);
     assert!(what.starts_with(&format!("cannot be reached at http://{free}/mcp: ")), "{what}");

@@ -8,7 +8,7 @@ use toolyard_model::{Answer, AnswerBody, ClientKey, Connected, LinkRequest, Peer
 use toolyard_proto::{Fault, Id, Kind, Method, Retry, Revision};
 
 use crate::server::{Exchange, Server};
-use crate::support::{Heard, failed, offer, origin, recorder, request, soon, whole};
+use crate::support::{Received, failed, offer, origin, recorder, request, soon, whole};
 
 pub(crate) fn target(server: &Server, era: EraPin) -> UpstreamTarget {
     let mut headers = http::HeaderMap::new();
@@ -135,11 +135,14 @@ async fn a_whole_answer_is_read_from_json_or_events() {
     };
     let (answer, ()) = tokio::join!(soon(calling), playing);
     assert_eq!(whole(answer), json!({"b": 2}));
-    assert_eq!(received.try_recv().unwrap(), Heard::Note("notifications/progress".into(), json!({"p": 1})));
+    assert_eq!(
+        received.try_recv().unwrap(),
+        Received::Note("notifications/progress".into(), json!({"p": 1}))
+    );
 }
 
 #[tokio::test]
-async fn a_listen_is_told_without_the_subscription_id() {
+async fn a_listen_receives_changes_without_the_subscription_id() {
     let mut setup = setup().await;
     let (peer, mut received) = recorder();
     let origin = origin(ClientKey::Request(1), Revision::NEWEST);
@@ -149,7 +152,7 @@ async fn a_listen_is_told_without_the_subscription_id() {
     let params = json!({"_meta": {"io.modelcontextprotocol/subscriptionId": "l"}});
     let method = "notifications/tools/list_changed";
     events.message(json!({"jsonrpc": "2.0", "method": method, "params": params})).await;
-    assert_eq!(soon(received.recv()).await.unwrap(), Heard::Note(method.into(), json!({})));
+    assert_eq!(soon(received.recv()).await.unwrap(), Received::Note(method.into(), json!({})));
     listening.abort();
     events.abandoned().await;
 }
@@ -164,10 +167,10 @@ async fn dropping_a_call_closes_its_stream() {
 }
 
 #[tokio::test]
-async fn an_error_of_the_upstream_is_reported_and_one_about_our_hop_is_ours_to_mend() {
+async fn an_error_of_the_upstream_is_reported_and_one_about_our_hop_is_ours_to_fix() {
     let mut setup = setup().await;
     let mut fail = async |status, code| {
-        failed(answered(&mut setup, true, async |exchange| exchange.error(status, code, "said")).await)
+        failed(answered(&mut setup, true, async |exchange| exchange.error(status, code, "reason")).await)
     };
     let error = fail(404, -32601).await;
     assert!(matches!(error.kind, Kind::Reported(_)) && error.code() == -32601, "{error:?}");
@@ -183,7 +186,7 @@ async fn an_error_of_the_upstream_is_reported_and_one_about_our_hop_is_ours_to_m
 }
 
 #[tokio::test]
-async fn an_http_status_says_what_to_do() {
+async fn the_error_for_an_http_status_states_what_to_do() {
     let mut setup = setup().await;
     for (status, kind, retry, words) in [
         (401, Kind::TurnedAway, Retry::Never, "requires credentials (HTTP 401); set `headers`"),
@@ -219,7 +222,7 @@ async fn an_answer_that_breaks_off_is_lost() {
 }
 
 #[tokio::test]
-async fn a_refused_connection_is_said_clearly_and_was_never_sent() {
+async fn a_refused_connection_is_reported_clearly_and_as_never_sent() {
     let scope = Scope::new();
     let free = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
     let url = format!("http://{free}/mcp").parse().unwrap();

@@ -1,4 +1,4 @@
-//! The multiplexed stream, against an upstream that says exactly what the test wants.
+//! The multiplexed stream, against an upstream that sends exactly what the test wants.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use toolyard_model::{Greeting, Link, LinkEvent, Peer, Scope};
 use toolyard_proto::{Id, Kind, Method, Revision};
 
 use crate::support::{
-    Heard, call, closed, connection, failed, next_event, raw, recorder, request, soon, whole,
+    Received, call, closed, connection, failed, next_event, raw, recorder, request, soon, whole,
 };
 
 /// The far end of the stream.
@@ -105,7 +105,7 @@ async fn progress_comes_back_with_the_clients_token_and_before_the_answer() {
     upstream.say(progress(minted)).await;
     whole(soon(waiting).await.unwrap());
     let reported = json!({"progressToken": "mine", "progress": 1});
-    assert_eq!(received.try_recv().unwrap(), Heard::Note("notifications/progress".into(), reported));
+    assert_eq!(received.try_recv().unwrap(), Received::Note("notifications/progress".into(), reported));
     // The late one is known to have been read once a later answer has come.
     let again = tokio::task::spawn(link.call(call(1, json!({})), Peer::none()));
     let asked = upstream.next().await;
@@ -159,7 +159,7 @@ fn elicitation(id: u64) -> Value {
 async fn a_question_goes_to_the_oldest_call_while_only_one_client_is_calling() {
     let Setup { link, mut upstream, .. } = legacy();
     let (oldest, mut received) = recorder();
-    let (newer, mut unheard) = recorder();
+    let (newer, mut not_asked) = recorder();
     let first = tokio::task::spawn(link.call(call(1, json!({})), oldest));
     upstream.next().await;
     let second = tokio::task::spawn(link.call(call(1, json!({})), newer));
@@ -168,8 +168,8 @@ async fn a_question_goes_to_the_oldest_call_while_only_one_client_is_calling() {
     upstream.say(elicitation(1)).await;
     let answer = upstream.next().await;
     assert_eq!(answer, json!({"jsonrpc": "2.0", "id": 1, "result": {"action": "accept"}}));
-    assert_eq!(received.try_recv().unwrap(), Heard::Ask("elicitation/create".into()));
-    assert!(unheard.try_recv().is_err());
+    assert_eq!(received.try_recv().unwrap(), Received::Ask("elicitation/create".into()));
+    assert!(not_asked.try_recv().is_err());
     first.abort();
     second.abort();
 }
@@ -194,10 +194,10 @@ async fn a_question_is_refused_while_several_clients_are_calling() {
 }
 
 #[tokio::test]
-async fn whoever_looks_after_a_task_is_not_taken_for_the_one_to_ask() {
+async fn a_call_that_polls_a_task_is_not_asked_its_questions() {
     let Setup { link, mut upstream, .. } = legacy();
     let (peer, mut received) = recorder();
-    let (looking, mut unheard) = recorder();
+    let (looking, mut not_asked) = recorder();
     let waiting = tokio::task::spawn(link.call(call(1, json!({})), peer));
     upstream.next().await;
     let looks = request(&connection(2), Id::string("g"), Method::TASKS_GET, json!({"taskId": "t"}));
@@ -205,8 +205,8 @@ async fn whoever_looks_after_a_task_is_not_taken_for_the_one_to_ask() {
     upstream.next().await;
     upstream.say(elicitation(1)).await;
     assert_eq!(upstream.next().await["result"], json!({"action": "accept"}));
-    assert_eq!(received.try_recv().unwrap(), Heard::Ask("elicitation/create".into()));
-    assert!(unheard.try_recv().is_err());
+    assert_eq!(received.try_recv().unwrap(), Received::Ask("elicitation/create".into()));
+    assert!(not_asked.try_recv().is_err());
     waiting.abort();
     look.abort();
 }
@@ -233,7 +233,7 @@ async fn log_messages_go_to_the_only_caller_and_changes_to_everybody() {
     upstream.say(note("notifications/tools/list_changed")).await;
     let LinkEvent::Notification(None, change) = next_event(&mut events).await else { panic!("a change") };
     assert_eq!(change.method, Method::TOOLS_CHANGED);
-    assert_eq!(received.try_recv().unwrap(), Heard::Note("notifications/message".into(), json!({})));
+    assert_eq!(received.try_recv().unwrap(), Received::Note("notifications/message".into(), json!({})));
     waiting.abort();
     assert_eq!(upstream.next().await["method"], "notifications/cancelled");
     upstream.say(note("notifications/message")).await;
@@ -242,7 +242,7 @@ async fn log_messages_go_to_the_only_caller_and_changes_to_everybody() {
 }
 
 #[tokio::test]
-async fn a_listen_hears_its_own_subscription_without_the_minted_id() {
+async fn a_listen_receives_its_own_subscription_without_the_minted_id() {
     let Setup { link, mut upstream, .. } = setup(Revision::NEWEST);
     let (peer, mut received) = recorder();
     let listen = request(&connection(1), Id::string("listen:0"), Method::LISTEN, json!({}));
@@ -260,7 +260,7 @@ async fn a_listen_hears_its_own_subscription_without_the_minted_id() {
     assert_eq!(whole(soon(listening).await.unwrap()), json!({"resultType": "complete"}));
     assert_eq!(
         received.try_recv().unwrap(),
-        Heard::Note("notifications/tools/list_changed".into(), json!({}))
+        Received::Note("notifications/tools/list_changed".into(), json!({}))
     );
     assert!(received.try_recv().is_err());
 }
@@ -328,7 +328,7 @@ async fn a_message_is_written_on_one_line() {
 }
 
 #[tokio::test]
-async fn an_error_goes_back_as_it_was_said() {
+async fn an_error_is_passed_on_unchanged() {
     let Setup { link, mut upstream, .. } = legacy();
     let waiting = tokio::task::spawn(link.call(call(1, json!({})), Peer::none()));
     let asked = upstream.next().await;

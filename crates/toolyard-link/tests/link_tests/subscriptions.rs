@@ -1,4 +1,4 @@
-//! What clients watch at an HTTP upstream of the older era: taken back with the last of them, and set up once
+//! What clients subscribe to at a legacy HTTP upstream: taken back with the last of them, and set up once
 //! in a session that replaces a lost one.
 
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::legacy::{Setup, no_inbox, open, session, setup};
 use crate::server::Exchange;
 use crate::support::{next_event, origin, request, soon, value, whole};
 
-/// A request that stands alone; all of one principal share a session.
+/// A request without a session; all of one principal share an upstream session.
 fn alone(number: u64) -> Arc<Origin> {
     origin(ClientKey::Request(number), Revision::NEWEST)
 }
@@ -42,7 +42,7 @@ impl Setup {
     async fn passes_a_call(&mut self, origin: &Arc<Origin>) {
         let waiting = self.call(origin, json!({}), Peer::none());
         let next = self.server.next_where(|asked| asked.method == Http::POST).await;
-        assert_eq!(next.body()["method"], "tools/call", "nothing else was said before");
+        assert_eq!(next.body()["method"], "tools/call", "nothing else was sent before");
         next.result(json!({}));
         whole(soon(waiting).await.unwrap());
     }
@@ -134,7 +134,7 @@ async fn who_turns_away_has_its_session_ended_as_soon_as_its_calls_are_over() {
 }
 
 #[tokio::test]
-async fn what_is_watched_in_a_lost_session_is_watched_in_another_though_nobody_calls() {
+async fn subscriptions_of_a_lost_session_are_set_up_in_another_without_a_call() {
     let mut setup = setup().await;
     let ann = session("old");
     let waiting = setup.call(&ann, json!({}), Peer::none());
@@ -143,7 +143,7 @@ async fn what_is_watched_in_a_lost_session_is_watched_in_another_though_nobody_c
     setup.server.posted("tools/call").await.result(json!({}));
     whole(soon(waiting).await.unwrap());
     setup.watch(&ann, "a:b").await;
-    // The server was restarted: it has never heard of the session that its stream is opened for again.
+    // The server was restarted: it does not know the session that its stream is opened for again.
     drop(inbox);
     setup.server.got(Http::GET).await.status(404);
     for id in ["new", "newer"] {
@@ -152,7 +152,7 @@ async fn what_is_watched_in_a_lost_session_is_watched_in_another_though_nobody_c
         let again = setup.server.posted("resources/subscribe").await;
         assert_eq!((again.header("mcp-session-id"), &again.body()["params"]), (id, &json!({ "uri": "a:b" })));
         again.result(json!({}));
-        // What was said meanwhile, nobody heard.
+        // Updates in between were missed.
         let (client, word) = setup.next_update().await;
         assert_eq!((client, word), (Some(ClientKey::Session("old".into())), json!({ "uri": "a:b" })));
         if id == "new" {
@@ -168,7 +168,7 @@ async fn what_is_watched_in_a_lost_session_is_watched_in_another_though_nobody_c
 }
 
 #[tokio::test]
-async fn a_session_in_which_somebody_watches_makes_no_room_for_another() {
+async fn a_session_with_subscriptions_makes_no_room_for_another() {
     let mut setup = setup().await;
     let names = (0..999).map(|number| format!("s{number}")).chain(["one more".to_owned()]);
     for (number, name) in names.enumerate() {
@@ -180,7 +180,7 @@ async fn a_session_in_which_somebody_watches_makes_no_room_for_another() {
         }
     }
     let ended = setup.server.got(Http::DELETE).await;
-    assert_eq!(ended.header("mcp-session-id"), "s1", "the longest idle of those that nobody listens in");
+    assert_eq!(ended.header("mcp-session-id"), "s1", "the longest idle of those without subscriptions");
     ended.status(200);
 }
 

@@ -19,7 +19,7 @@ pub(crate) async fn soon<T>(future: impl Future<Output = T>) -> T {
     tokio::time::timeout(Duration::from_secs(20), future).await.expect("it happens in time")
 }
 
-/// For tests with a paused clock and a network: whoever waits for the network would make time leap to the next
+/// For tests with a paused clock and a network: a wait for the network would make time leap to the next
 /// deadline. As long as the result lives it only goes ten times as fast as it should.
 pub(crate) fn time_walks() -> JoinSet<()> {
     let mut walking = JoinSet::new();
@@ -64,38 +64,38 @@ pub(crate) fn call(client: u64, params: Value) -> LinkRequest {
     request(&connection(client), Id::string("c"), Method::TOOLS_CALL, params)
 }
 
-/// A way back that keeps what it was told and answers every question the same.
+/// A way back that keeps what it receives and answers every question the same.
 pub(crate) struct Recorder {
-    told: mpsc::UnboundedSender<Heard>,
+    seen: mpsc::UnboundedSender<Received>,
     answer: Value,
 }
 
 #[derive(Debug, PartialEq)]
-pub(crate) enum Heard {
+pub(crate) enum Received {
     Note(String, Value),
     Ask(String),
     HangUp(Duration),
 }
 
-pub(crate) fn recorder() -> (Peer, mpsc::UnboundedReceiver<Heard>) {
-    let (told, received) = mpsc::unbounded_channel();
-    (Peer::new(Arc::new(Recorder { told, answer: json!({"action": "accept"}) })), received)
+pub(crate) fn recorder() -> (Peer, mpsc::UnboundedReceiver<Received>) {
+    let (seen, received) = mpsc::unbounded_channel();
+    (Peer::new(Arc::new(Recorder { seen, answer: json!({"action": "accept"}) })), received)
 }
 
 impl Back for Recorder {
     fn notify(&self, notification: Notification) {
         let params = notification.params.map_or(Value::Null, |params| value(&params));
-        let _ = self.told.send(Heard::Note(notification.method.as_str().to_owned(), params));
+        let _ = self.seen.send(Received::Note(notification.method.as_str().to_owned(), params));
     }
 
     fn ask(&self, ask: Ask) -> BoxFuture<Result<Raw, AskError>> {
-        let _ = self.told.send(Heard::Ask(ask.method.as_str().to_owned()));
+        let _ = self.seen.send(Received::Ask(ask.method.as_str().to_owned()));
         let answer = raw(self.answer.clone());
         Box::pin(async move { Ok(answer) })
     }
 
     fn hang_up(&self, come_back_after: Duration) {
-        let _ = self.told.send(Heard::HangUp(come_back_after));
+        let _ = self.seen.send(Received::HangUp(come_back_after));
     }
 }
 

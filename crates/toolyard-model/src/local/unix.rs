@@ -29,7 +29,7 @@ pub fn is_answered(path: &Path) -> bool {
     std::os::unix::net::UnixStream::connect(path).is_ok()
 }
 
-/// The process at the other end of a connection, where the system tells.
+/// The process at the other end of a connection, where the system reports it.
 pub fn peer(stream: &LocalStream) -> Option<u32> {
     stream.peer_cred().ok()?.pid().and_then(|pid| u32::try_from(pid).ok())
 }

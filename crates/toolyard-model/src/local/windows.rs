@@ -55,13 +55,13 @@ pub fn is_answered(path: &Path) -> bool {
     }
 }
 
-/// The process at the other end of a connection. The system tells only in ways that need unsafe code.
+/// The process at the other end of a connection. The system reports it only through functions that need unsafe code.
 pub fn peer(_: &LocalStream) -> Option<u32> {
     None
 }
 
-/// An error if another user is at the other end. That cannot be told here; a stranger who took a name first
-/// can at least not act as us, since pipes are opened for identification only.
+/// An error if another user is at the other end. This cannot be checked here; a process of another user that took
+/// the name first can at least not act as us, since pipes are opened for identification only.
 pub fn refuse_strangers(_: &LocalStream) -> io::Result<()> {
     Ok(())
 }

@@ -64,7 +64,7 @@ impl Driver<'_> {
                 self.listening.is_some() && self.announcements.acknowledged.contains(kind)
             } else {
                 let declared = greeting.capabilities.at(&[kind.capability(), "listChanged"]);
-                self.link.hears_changes() && declared.is_some_and(|declared| declared.as_str() == "true")
+                self.link.announces_changes() && declared.is_some_and(|declared| declared.as_str() == "true")
             }
         };
         ListKind::ALL.into_iter().filter(is_declared).filter(|kind| !is_announced(kind)).collect()

@@ -9,8 +9,8 @@ use super::ChildSpec;
 /// The extensions that are tried if `PATHEXT` is not set.
 const USUAL_ENDINGS: &str = ".COM;.EXE;.BAT;.CMD";
 
-/// The file, looked for in the child's own `PATH` and from its working directory; or the command as it is,
-/// where none is found: then the system says what is wrong.
+/// The file, looked for in the child's own `PATH` and from its working directory; or the command as it is, if none is
+/// found: then the system reports the error.
 pub(super) fn find(spec: &ChildSpec) -> OsString {
     let command = Path::new(&spec.program);
     let cwd = spec.cwd.as_deref().unwrap_or(Path::new(""));
@@ -46,8 +46,7 @@ fn first(place: &Path, endings: &[OsString]) -> Option<PathBuf> {
     endings.iter().map(with).find(|file| file.is_file())
 }
 
-/// Of the child, or else of ours. Names are told apart by more than their case only by programs of other
-/// systems.
+/// A variable of the child's environment, or else of ours. Windows ignores the case of names.
 fn variable(spec: &ChildSpec, name: &str) -> Option<OsString> {
     let is_it = |other: &OsStr| other.eq_ignore_ascii_case(name);
     let own = spec.env.iter().rev().find(|(other, _)| is_it(other));

@@ -29,7 +29,7 @@ use crate::inflight::{Flight, is_addressable};
 const DRY_RESUMES: u32 = 5;
 /// How long to wait before resuming where the server does not say.
 const RESUME_AFTER: Duration = Duration::from_secs(1);
-/// Whatever the server says.
+/// Limits of the wait, whatever the server asks for.
 const SHORTEST_WAIT: Duration = Duration::from_millis(250);
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
 
@@ -47,9 +47,9 @@ impl From<CallError> for Failed {
 
 impl Session {
     pub(crate) async fn call(self: &Arc<Self>, request: &LinkRequest, peer: &Peer) -> Result<Raw, Failed> {
-        let level = self.lock().told.before(request, &self.greeting);
+        let level = self.lock().sent_level.before(request, &self.greeting);
         if let Some(level) = level {
-            // What it says to that matters to nobody, unless the session is gone.
+            // Its answer does not matter, unless the session is gone.
             if let Err(Failed::SessionLost) = self.exchange(&level, &Peer::none()).await {
                 return Err(Failed::SessionLost);
             }
@@ -298,7 +298,7 @@ impl Drop for Underway<'_> {
     }
 }
 
-/// Ids must not repeat within a session. Only a client of the older era keeps to that in its own session;
+/// Ids must not repeat within a session. Only a legacy client keeps to that in its own session;
 /// `yard-` ids are the gateway's, on its own behalf or on that client's.
 fn mints(owner: &Owner, request: &LinkRequest) -> bool {
     !matches!(owner, Owner::Client(_))

@@ -1,4 +1,4 @@
-//! What an upstream says in a session without being asked: the stream that a GET opens, kept open.
+//! Messages that an upstream sends in a session outside of any call: the stream that a GET opens, kept open.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -29,17 +29,17 @@ enum Ended {
     NotOffered,
     SessionLost,
     Quiet,
-    /// After something had been said.
+    /// After a message had arrived.
     Talked,
 }
 
-/// Listens for as long as the session lives. Reports on `stands` when the stream is open or cannot be opened.
-pub(super) async fn run(session: Arc<Session>, stands: oneshot::Sender<()>) {
-    let mut stands = Some(stands);
+/// Listens for as long as the session lives. Reports on `opened` when the stream is open or cannot be opened.
+pub(super) async fn run(session: Arc<Session>, opened: oneshot::Sender<()>) {
+    let mut opened = Some(opened);
     let mut place = Place::default();
     let mut pause = FIRST_PAUSE;
     loop {
-        match listen(&session, &mut place, &mut stands).await {
+        match listen(&session, &mut place, &mut opened).await {
             Ended::NotOffered => {
                 session.lock().deaf = true;
                 return;
@@ -49,7 +49,7 @@ pub(super) async fn run(session: Arc<Session>, stands: oneshot::Sender<()>) {
             Ended::Talked => pause = FIRST_PAUSE,
             Ended::Quiet => {}
         }
-        stands.take();
+        opened.take();
         tokio::time::sleep(pause.max(place.wait())).await;
         pause = (pause * 2).min(LONGEST_PAUSE);
     }
@@ -58,7 +58,7 @@ pub(super) async fn run(session: Arc<Session>, stands: oneshot::Sender<()>) {
 async fn listen(
     session: &Arc<Session>,
     place: &mut Place,
-    stands: &mut Option<oneshot::Sender<()>>,
+    opened: &mut Option<oneshot::Sender<()>>,
 ) -> Ended {
     let mut headers = session.get_headers();
     if let Some(id) = place.last_id.as_deref().and_then(|id| http::HeaderValue::from_str(id).ok()) {
@@ -82,7 +82,7 @@ async fn listen(
     if content(response.headers()) != Content::Events {
         return Ended::NotOffered;
     }
-    stands.take().map(|stands| stands.send(()));
+    opened.take().map(|opened| opened.send(()));
     let mut events = EventStream::new(response.into_body());
     let mut ended = Ended::Quiet;
     while let Ok(Some(event)) = events.next().await {
@@ -137,7 +137,7 @@ impl Session {
         let verdict = match addressee {
             _ if request.method == Method::PING => Verdict::pong(),
             Addressee::One(peer, _) => Verdict::Ask(peer.ask(to_ask(&request))),
-            Addressee::Nobody => Verdict::Ask(self.events.ask(self.owner.client(), to_ask(&request))),
+            Addressee::None => Verdict::Ask(self.events.ask(self.owner.client(), to_ask(&request))),
             Addressee::Several => Verdict::ambiguous(),
         };
         self.answer(request, verdict);

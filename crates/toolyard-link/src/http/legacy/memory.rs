@@ -82,7 +82,7 @@ impl Session {
         let session = self.clone();
         self.scope.spawn(async move {
             for request in requests {
-                session.lock().told.before(&request, &session.greeting);
+                session.lock().sent_level.before(&request, &session.greeting);
                 let asked = timeout(ERRAND, session.exchange(&request, &Peer::none())).await;
                 if !matches!(asked, Ok(Ok(_))) {
                     tracing::debug!(upstream = %session.endpoint.name, "a lost session was not set up again in full");

@@ -43,7 +43,7 @@ const CHANGES: [(&str, Method); 3] = [
 /// What a pool is made of.
 pub(crate) struct PoolParts {
     pub(crate) endpoint: Arc<Endpoint>,
-    /// What the gateway says of itself.
+    /// How the gateway introduces itself.
     pub(crate) offer: Offer,
     pub(crate) events: Events,
     pub(crate) scope: Scope,
@@ -61,7 +61,7 @@ pub(crate) struct Pool {
     lost: Mutex<HashMap<Owner, Memory>>,
 }
 
-/// A session that is there or being opened; whoever comes meanwhile waits for the same.
+/// A session that exists or is being opened; all calls of its owner wait for the same one.
 pub(super) type Slot = OnceCell<Arc<Session>>;
 
 impl Pool {
@@ -96,7 +96,7 @@ impl Pool {
     }
 
     /// Whether the gateway's own session has a stream of unasked messages, or may yet get one.
-    pub(crate) fn hears_changes(&self) -> bool {
+    pub(crate) fn announces_changes(&self) -> bool {
         let slot = self.lock().get(&Owner::Gateway).cloned();
         slot.and_then(|slot| slot.get().cloned()).is_none_or(|session| session.has_inbox())
     }
@@ -116,7 +116,7 @@ impl Pool {
                 }
                 return Ok(session);
             }
-            // Its client has gone meanwhile, or the link is closed: nobody would ever end it.
+            // Its client has disconnected meanwhile, or the link is closed: nothing else would ever end it.
             session.say_goodbye(&self.parts.scope);
             Err(OpenError::Call(CallError::unavailable("the client is gone")))
         };
@@ -251,7 +251,7 @@ impl Pool {
         self.lock().values().any(is_used)
     }
 
-    /// Nobody holds the link any more.
+    /// The link has been dropped.
     pub(crate) fn abandon(&self) {
         self.parts.scope.cancel();
     }
@@ -270,7 +270,7 @@ impl Pool {
     }
 }
 
-/// A slot that somebody waits for. Whoever leaves it last, also by giving up, takes it away if it is empty.
+/// A slot that a call waits for. The last one to leave it, also by giving up, removes it if it is empty.
 struct Held<'a> {
     pool: &'a Pool,
     owner: &'a Owner,
@@ -294,7 +294,7 @@ fn is_left_empty(slot: &Arc<Slot>) -> bool {
     slot.get().is_none() && Arc::strong_count(slot) == 1
 }
 
-/// Of those in which nobody watches anything: who only listens would not notice.
+/// Only of those without subscriptions: a client that only listens would not notice the loss.
 fn longest_idle(slots: &HashMap<Owner, Arc<Slot>>) -> Option<Owner> {
     let now = Instant::now();
     let may_go =
@@ -311,7 +311,7 @@ async fn end_idle(pool: Arc<Pool>) {
     }
 }
 
-/// The gateway hears of changes in its own session. When that is lost it opens another, and since changes may
+/// The gateway receives changes in its own session. When that is lost it opens another, and since changes may
 /// have been missed meanwhile, everything counts as changed.
 async fn keep_listening(pool: Arc<Pool>, mut session: Arc<Session>) {
     let origin = pool.parts.offer.origin();
@@ -330,7 +330,7 @@ async fn keep_listening(pool: Arc<Pool>, mut session: Arc<Session>) {
     }
 }
 
-/// Sends what nobody waits for, a bounded number at a time.
+/// Sends the messages without an answer, a bounded number at a time.
 async fn run_errands(waiting: mpsc::Receiver<Errand>) {
     let errands = unfold(waiting, async |mut waiting| waiting.recv().await.map(|errand| (errand, waiting)));
     errands

@@ -22,13 +22,13 @@ use crate::http::endpoint::{Endpoint, PROTOCOL_VERSION, SESSION_ID};
 use crate::http::refusal::Refusal;
 use crate::http::wire::Arriving;
 use crate::inflight::InFlight;
-use crate::levels::Told;
+use crate::levels::SentLevel;
 use crate::probe::{Offer, legacy_greeting};
 
-/// How long the first call waits for the stream of unasked messages to stand, so that nothing said during
-/// that call is lost. Some servers send headers only with the first message, so it is not waited for longer.
+/// How long the first call waits for the stream of unasked messages to open, so that no message during that call
+/// is lost. Some servers send headers only with the first message, so the wait is short.
 const INBOX_WAIT: Duration = Duration::from_millis(250);
-/// How long a message that nobody waits for may take.
+/// How long a message without an answer may take.
 pub(super) const ERRAND: Duration = Duration::from_secs(5);
 
 pub(crate) struct Session {
@@ -44,7 +44,7 @@ pub(crate) struct Session {
     post: HeaderMap,
     get: HeaderMap,
     pub(super) errands: mpsc::Sender<Errand>,
-    /// Whether somebody looks after what is watched in it.
+    /// Whether a task keeps up what is subscribed to in it.
     pub(super) is_watched: AtomicBool,
     /// Whether everything is set up in it that was in the one before.
     pub(super) is_set_up: watch::Sender<bool>,
@@ -56,13 +56,13 @@ pub(super) struct State {
     pub(super) calls: InFlight<()>,
     pub(super) used: Instant,
     pub(super) memory: Memory,
-    pub(super) told: Told,
-    /// The server has said that it offers no stream of unasked messages.
-    pub(super) deaf: bool,
+    pub(super) sent_level: SentLevel,
+    /// The server has answered that it offers no stream of unasked messages.
+    pub(super) has_no_inbox: bool,
     pub(super) ended: bool,
 }
 
-/// A message for the upstream that nobody waits for.
+/// A message for the upstream whose answer no caller waits for.
 pub(crate) struct Errand {
     pub(super) session: Arc<Session>,
     pub(super) message: Message,
@@ -159,20 +159,20 @@ impl Session {
                 calls: InFlight::default(),
                 used: Instant::now(),
                 memory: Memory::default(),
-                told: Told::default(),
-                deaf: false,
+                sent_level: SentLevel::default(),
+                has_no_inbox: false,
                 ended: false,
             }),
             greeting,
         }
     }
 
-    /// Says that we are ready, and starts to listen.
+    /// Sends that we are ready, and starts to listen.
     async fn begin(self: &Arc<Self>) -> Result<(), CallError> {
         self.deliver(&Message::Notification(Notification::new(Method::INITIALIZED, None))).await?;
-        let (stands, standing) = tokio::sync::oneshot::channel();
-        self.scope.spawn(inbox::run(self.clone(), stands));
-        let _ = timeout(INBOX_WAIT, standing).await;
+        let (opened, has_opened) = tokio::sync::oneshot::channel();
+        self.scope.spawn(inbox::run(self.clone(), opened));
+        let _ = timeout(INBOX_WAIT, has_opened).await;
         Ok(())
     }
 
@@ -189,7 +189,7 @@ impl Session {
     }
 
     pub(super) fn has_inbox(&self) -> bool {
-        !self.lock().deaf
+        !self.lock().has_no_inbox
     }
 
     pub(super) async fn post(&self, message: &Message) -> Result<Response<Arriving>, CallError> {
@@ -212,7 +212,7 @@ impl Session {
         self.get.clone()
     }
 
-    /// For how long nobody has used it; `None` while somebody does.
+    /// For how long it has been unused; `None` while it is in use.
     pub(super) fn idle(&self, now: Instant) -> Option<Duration> {
         let state = self.lock();
         (state.calls.len() == 0).then(|| now.duration_since(state.used))
@@ -232,7 +232,7 @@ impl Session {
     pub(super) fn retire(&self) {
         self.lock().ended = true;
         self.scope.cancel();
-        // Nobody sets it up any more, so nobody waits for that.
+        // It will not be set up any more, so no call must wait for that.
         self.is_set_up.send_replace(true);
     }
 
@@ -242,7 +242,7 @@ impl Session {
         scope.spawn(async move { self.delete().await });
     }
 
-    /// Tells the upstream that the session is over.
+    /// Ends the session at the upstream.
     pub(super) async fn delete(&self) {
         if self.has_id {
             let sent = self.endpoint.send(
@@ -256,7 +256,7 @@ impl Session {
     }
 }
 
-/// A session that nobody holds yet. Whoever opens it may give up before it is handed over.
+/// A session that is not in the pool yet. The call that opens it may be cancelled before it is handed over.
 struct Opening<'a> {
     session: Option<Arc<Session>>,
     scope: &'a Scope,
@@ -270,7 +270,7 @@ impl Drop for Opening<'_> {
     }
 }
 
-/// Takes what an upstream says during the handshake.
+/// Takes the upstream's messages during the handshake.
 struct Unasked {
     events: Events,
     client: Option<ClientKey>,

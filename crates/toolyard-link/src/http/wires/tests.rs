@@ -28,7 +28,7 @@ struct Server {
     wires: Wires,
     _scope: Scope,
     opened: Arc<AtomicUsize>,
-    /// Says when a connection was closed, by whichever side.
+    /// Receives a message for each connection that was closed, by either side.
     closed: mpsc::Receiver<()>,
 }
 
@@ -61,7 +61,7 @@ impl Server {
         self.wires.send(request.unwrap()).await
     }
 
-    async fn hear(&self) -> Bytes {
+    async fn body(&self) -> Bytes {
         self.ask().await.unwrap().into_body().collect().await.unwrap().to_bytes()
     }
 
@@ -98,10 +98,10 @@ async fn serve(mut stream: TcpStream, replies: &[Reply], asked: &AtomicUsize) {
 async fn one_connection_serves_calls_that_follow_each_other() {
     let server = Server::start(&[Reply::Whole]).await;
     for _ in 0..3 {
-        assert_eq!(server.hear().await, "good");
+        assert_eq!(server.body().await, "good");
         assert_eq!((server.opened(), server.kept()), (1, 1));
     }
-    let (one, two) = tokio::join!(server.hear(), server.hear());
+    let (one, two) = tokio::join!(server.body(), server.body());
     assert_eq!((one, two), ("good".into(), "good".into()));
     assert_eq!((server.opened(), server.kept()), (2, 2));
 }
@@ -110,7 +110,7 @@ async fn one_connection_serves_calls_that_follow_each_other() {
 async fn a_kept_connection_that_was_closed_costs_no_call() {
     let mut server = Server::start(&[Reply::ThenClose, Reply::ThenClose, Reply::Whole]).await;
     for opened in 1..=3 {
-        assert_eq!(server.hear().await, "good");
+        assert_eq!(server.body().await, "good");
         assert_eq!(server.opened(), opened);
         if opened < 3 {
             server.closed.recv().await.unwrap();
@@ -123,7 +123,7 @@ async fn a_request_that_was_taken_is_not_sent_again() {
     for replies in [&[Reply::HangUp][..], &[Reply::Whole, Reply::HangUp]] {
         let server = Server::start(replies).await;
         for _ in 1..replies.len() {
-            assert_eq!(server.hear().await, "good");
+            assert_eq!(server.body().await, "good");
         }
         assert!(matches!(server.ask().await, Err(SendError::Lost(_))));
         assert_eq!(server.opened(), 1);
@@ -144,7 +144,7 @@ async fn dropping_a_call_or_half_an_answer_closes_the_connection() {
 #[tokio::test]
 async fn the_end_of_the_scope_ends_what_is_under_way_and_what_is_kept() {
     let mut server = Server::start(&[Reply::Whole, Reply::Whole, Reply::Nothing]).await;
-    let _ = tokio::join!(server.hear(), server.hear());
+    let _ = tokio::join!(server.body(), server.body());
     let end = async {
         tokio::task::yield_now().await;
         assert_eq!(server.kept(), 1, "one is in use");
@@ -159,9 +159,9 @@ async fn the_end_of_the_scope_ends_what_is_under_way_and_what_is_kept() {
 }
 
 #[tokio::test]
-async fn connections_that_nobody_uses_are_given_up() {
+async fn unused_connections_are_closed() {
     let mut server = Server::start(&[Reply::Whole]).await;
-    assert_eq!(server.hear().await, "good");
+    assert_eq!(server.body().await, "good");
     tokio::time::pause();
     tokio::time::sleep(KEPT_FOR / 2).await;
     assert_eq!(server.kept(), 1);
@@ -169,11 +169,11 @@ async fn connections_that_nobody_uses_are_given_up() {
     assert_eq!(server.kept(), 0);
     tokio::time::resume();
     tokio::time::timeout(Duration::from_secs(10), server.closed.recv()).await.unwrap().unwrap();
-    assert!(!server.wires.kept.state().is_swept, "and nobody looks after them any more");
+    assert!(!server.wires.kept.state().is_swept, "and no task looks after them any more");
 }
 
 #[tokio::test]
-async fn a_door_that_is_shut_is_told_from_one_that_nothing_leads_to() {
+async fn a_refused_connection_differs_from_an_unreachable_server() {
     let scope = Scope::new();
     let ask = async |url: &str, limit: Duration| {
         let url: Uri = url.parse().unwrap();
@@ -189,9 +189,9 @@ async fn a_door_that_is_shut_is_told_from_one_that_nothing_leads_to() {
             "{scheme}: {refused:?}"
         );
     }
-    // It takes connections and says nothing, as a network does that swallows everything.
+    // It accepts connections and sends nothing, like a network that drops everything.
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("https://{}/mcp", silent.local_addr().unwrap());
-    let unheard = ask(&url, Duration::from_millis(200)).await;
-    assert!(matches!(&unheard, Err(SendError::NotConnected(Obstacle::Unreachable(_)))), "{unheard:?}");
+    let unanswered = ask(&url, Duration::from_millis(200)).await;
+    assert!(matches!(&unanswered, Err(SendError::NotConnected(Obstacle::Unreachable(_)))), "{unanswered:?}");
 }

@@ -88,15 +88,16 @@ async fn probe(plan: &Plan<'_>, source: Source<'_>, silence: Silence) -> Result<
     let was_gone = attempt.channel.mux.is_over();
     drop(attempt);
     fresh_legacy(plan, source, offer).await.map_err(|error| match error.trouble {
-        // Whoever goes, or is silent, whatever it is asked has not been asked the wrong question.
+        // A child that ends, or does not answer, in either era did not fail because of the era.
         Trouble::Gone if was_gone => error,
         Trouble::NoAnswer if was_silent => error,
         _ => error.after(tried),
     })
 }
 
-/// It was silent when asked and took the old greeting. It was asked first, so an answer that it has is here by
-/// now. If it is modern, it is met once more: a connection that has heard both is in doubt.
+/// The child did not answer `server/discover` in time, but accepted `initialize`. `server/discover` was sent first, so
+/// an answer to it is here by now, if there is one. If that is modern, the child is connected to again: what a
+/// connection that has received both will do is uncertain.
 async fn settle(
     plan: &Plan<'_>,
     source: Source<'_>,

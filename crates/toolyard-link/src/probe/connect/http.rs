@@ -1,4 +1,4 @@
-//! Meeting an upstream over HTTP. Only what the protocol itself says is evidence of an era: a refusal for
+//! Connecting to an upstream over HTTP. Only the messages of the protocol itself are evidence of an era: a refusal for
 //! lack of credentials, a server error or silence is none.
 
 use std::sync::Arc;

@@ -22,7 +22,7 @@ use crate::stream::{Channel, Mux};
 /// How long output may still be read after the child itself has gone.
 const DRAIN: Duration = Duration::from_millis(500);
 
-/// A socket that somebody else listens on.
+/// A socket that another process listens on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SocketSpec {
     /// A host and a port, as in `127.0.0.1:4000`.
@@ -128,13 +128,13 @@ async fn listen(plan: &Plan<'_>, spec: &HttpSpec) -> Result<Opened, ConnectError
     });
     let lines = opened.map_err(|error| {
         scope.cancel();
-        not_heard(&endpoint, error)
+        not_opened(&endpoint, error)
     })?;
     let (mux, events) = Mux::start(plan.name, lines, None, &scope);
     Ok(Opened { channel: Channel { mux, process: None, scope }, events, input: None })
 }
 
-fn not_heard(endpoint: &Endpoint, error: OpenError) -> ConnectError {
+fn not_opened(endpoint: &Endpoint, error: OpenError) -> ConnectError {
     let (trouble, reason) = match error {
         OpenError::Call(error) => (Trouble::Unreachable, error.reason),
         OpenError::Refused(refusal) => {

@@ -13,7 +13,7 @@ pub enum LocalStream {
     Server(NamedPipeServer),
 }
 
-/// The other end was closed. A socket says so with nothing more to read.
+/// The other end was closed. A socket reports this as the end of its data.
 const BROKEN_PIPE: i32 = 109;
 
 impl AsyncRead for LocalStream {

@@ -32,7 +32,7 @@ async fn clients_come_one_after_the_other() {
         drop(server);
         let mut received = Vec::new();
         client.read_to_end(&mut received).await.unwrap();
-        assert_eq!(received, b"well\n", "what was said before the end is heard, then the end");
+        assert_eq!(received, b"well\n", "what was written before the end is read, then the end");
     }
     drop(listener);
     assert!(connect(&path).await.is_err());
@@ -54,7 +54,7 @@ async fn many_clients_speak_at_once() {
             let (sent, got) = tokio::join!(write.write_all(&printed), read.read_exact(&mut received));
             sent.unwrap();
             got.unwrap();
-            assert!(received == printed, "each hears its own words");
+            assert!(received == printed, "each reads what it wrote");
         });
     }
     let mut servers = tokio::task::JoinSet::new();
@@ -97,7 +97,7 @@ async fn a_name_that_is_taken_is_refused_and_its_owner_goes_on() {
 }
 
 #[tokio::test]
-async fn nobody_is_lost_where_waiting_is_given_up() {
+async fn no_client_is_lost_when_an_accept_is_cancelled() {
     let path = place("given-up");
     let listener = LocalListener::bind(&path).unwrap();
     assert!(timeout(Duration::from_millis(50), listener.accept()).await.is_err());
