@@ -72,7 +72,7 @@ pub fn heartbeat() -> Bytes {
     Bytes::from_static(br#"{"type":"heartbeat"}"#)
 }
 
-/// The answer to one. It says so, or two who answer everything would never stop.
+/// The answer to a heartbeat. It is marked as an answer; otherwise two sides that answer everything would never stop.
 pub fn heartbeat_answer() -> Bytes {
     Bytes::from_static(br#"{"type":"heartbeat","answer":true}"#)
 }

@@ -66,7 +66,7 @@ pub enum Kind {
     /// The upstream answered with this error object, which is passed on unchanged.
     Reported(Raw),
     UnknownMethod,
-    /// Unknown tool or prompt, bad cursor, malformed parameters: the message says which.
+    /// Unknown tool or prompt, bad cursor, malformed parameters: the message states which.
     InvalidParams,
     /// The request's own envelope is malformed (missing or wrong `_meta`).
     BadEnvelope,
@@ -279,7 +279,7 @@ impl CallError {
         Self { kind, ..self }
     }
 
-    /// Says how long to wait before trying again.
+    /// Sets how long to wait before trying again.
     #[must_use]
     pub fn retry_after(self, wait: Duration) -> Self {
         Self { retry_after: Some(wait), ..self }

@@ -39,7 +39,7 @@ pub struct Fault {
 pub struct Fit {
     /// As clients take it; nothing where they would not.
     pub entry: Option<Raw>,
-    /// What was found on the way. A member that is null says nothing, and is not told.
+    /// What was found on the way. A member that is null counts as absent, and is not reported.
     pub faults: Vec<Fault>,
     /// Whether it is left out everywhere, also where its upstream is shown alone: clients could not call it, or could
     /// not read the list.

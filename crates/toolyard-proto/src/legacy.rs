@@ -8,29 +8,29 @@ use crate::modern::{SERVER_INFO, SUBSCRIPTION_ID, UI_EXTENSION};
 use crate::splice::{elements, find, members, replace_all};
 use crate::{Method, Raw};
 
-/// What `initialize` answers, from what the server said of itself in `form`. Said in the old form already,
-/// only the version is ours; otherwise the pieces move to their old places.
-pub fn initialize_result(to: Revision, said: &Raw, form: Revision) -> Raw {
+/// The answer to `initialize`, made from the server's `introduction`, which is in `form`. If that is in the legacy form
+/// already, only the version is replaced; otherwise the pieces move to their legacy places.
+pub fn initialize_result(to: Revision, introduction: &Raw, form: Revision) -> Raw {
     let version = Raw::from_serialize(&to.as_str());
     if !form.is_modern() {
-        return said.with("protocolVersion", &version);
+        return introduction.with("protocolVersion", &version);
     }
-    let capabilities = said.member("capabilities").unwrap_or_else(Raw::empty_object);
+    let capabilities = introduction.member("capabilities").unwrap_or_else(Raw::empty_object);
     let capabilities = match capabilities.at(&["extensions", UI_EXTENSION]) {
         Some(ui) => capabilities.with("extensions", &Raw::empty_object().with(UI_EXTENSION, &ui)),
         None => capabilities.without(&["extensions"]),
     };
     let nameless = || serde_json::json!({ "name": "unknown", "version": "0" }).into();
-    let server_info = said.at(&["_meta", SERVER_INFO]).unwrap_or_else(nameless);
+    let server_info = introduction.at(&["_meta", SERVER_INFO]).unwrap_or_else(nameless);
     let out = Raw::empty_object()
         .with("protocolVersion", &version)
         .with("capabilities", &capabilities)
         .with("serverInfo", &server_info);
-    let out = match said.member("instructions") {
+    let out = match introduction.member("instructions") {
         Some(instructions) => out.with("instructions", &instructions),
         None => out,
     };
-    match said.member("_meta").map(|meta| meta.without(&[SERVER_INFO])) {
+    match introduction.member("_meta").map(|meta| meta.without(&[SERVER_INFO])) {
         Some(meta) if members(meta.as_bytes()).next().is_some() => out.with("_meta", &meta),
         _ => out,
     }
@@ -76,7 +76,7 @@ fn text_block(text: &str) -> Raw {
     serde_json::json!({ "type": "text", "text": text }).into()
 }
 
-/// A piece of content. What the client's revision does not know becomes text that says what was there.
+/// A piece of content. What the client's revision does not know becomes text that describes it.
 fn content_for(to: Revision, content: &Raw) -> Raw {
     let text = |key: &str| content.member(key).and_then(|value| value.as_string()).unwrap_or_default();
     let instead = match content.member("type").as_ref().map(Raw::as_bytes) {
@@ -115,8 +115,8 @@ fn each(object: &Raw, key: &str, change: impl Fn(&Raw) -> Raw) -> Raw {
     object.replaced(range, &replace_all(array.as_bytes(), &edits))
 }
 
-/// An error object, said in `form`, in the form that a client of an older revision knows. What an older
-/// upstream said is said to it in its own words.
+/// An error object in `form`, in the form that a legacy client knows. The error of a legacy upstream is passed on
+/// unchanged.
 pub fn error_for(form: Revision, method: &Method, error: &Raw) -> Raw {
     if !form.is_modern() {
         return error.clone();
@@ -132,7 +132,7 @@ pub fn error_for(form: Revision, method: &Method, error: &Raw) -> Raw {
 
 /// One entry of `tools/list` in the form that a client of `to` knows. Annotations came with 2025-03-26, titles
 /// and output schemas with 2025-06-18, output schemas that are not of an object with 2026-07-28. Clients of that
-/// revision insist on a type at the root of the input schema, which older servers may leave out.
+/// revision insist on a type at the root of the input schema, which legacy servers may leave out.
 pub fn tool_for(to: Revision, tool: &Raw) -> Raw {
     let is_object =
         |schema: &str| tool.at(&[schema, "type"]).is_some_and(|kind| kind.as_bytes() == b"\"object\"");
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_older_client_knows_is_not_touched() {
+    fn what_a_legacy_client_knows_is_not_touched() {
         let text = r#"{ "content":[ {"type":"text", "text":"x"} ,{"type":"audio","data":""} ],"structuredContent": {"a" : 1}, "x":1.50}"#;
         check(Revision::V2025_11_25, "tools/call", text, text);
         check(Revision::V2025_11_25, "ping", "{}", "{}");
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_older_client_does_not_know_becomes_text_or_goes() {
+    fn what_a_legacy_client_does_not_know_becomes_text_or_goes() {
         use Revision::{V2024_11_05, V2025_03_26, V2025_06_18, V2025_11_25};
         let link =
             r#"{"content":[{"type":"resource_link","name":"n","uri":"a:b"}, 1],"structuredContent":{}}"#;
@@ -287,14 +287,14 @@ mod tests {
 
     #[test]
     fn an_introduction_moves_to_its_old_places() {
-        let said = r#"{"supportedVersions":[],"capabilities":{"tools":{},"extensions":{"a/b":{}}},"instructions":"i","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"n","version":"1"}}}"#;
-        let got = initialize_result(Revision::V2025_06_18, &raw(said), Revision::NEWEST);
+        let introduction = r#"{"supportedVersions":[],"capabilities":{"tools":{},"extensions":{"a/b":{}}},"instructions":"i","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"n","version":"1"}}}"#;
+        let got = initialize_result(Revision::V2025_06_18, &raw(introduction), Revision::NEWEST);
         assert_eq!(
             got.as_str(),
             r#"{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"n","version":"1"},"instructions":"i"}"#
         );
-        let said = r#"{"protocolVersion":"2025-11-25","capabilities":{"extensions":{}},"x":1}"#;
-        let got = initialize_result(Revision::V2025_06_18, &raw(said), Revision::V2025_11_25);
-        assert_eq!(got.as_str(), said.replace("2025-11-25", "2025-06-18"));
+        let introduction = r#"{"protocolVersion":"2025-11-25","capabilities":{"extensions":{}},"x":1}"#;
+        let got = initialize_result(Revision::V2025_06_18, &raw(introduction), Revision::V2025_11_25);
+        assert_eq!(got.as_str(), introduction.replace("2025-11-25", "2025-06-18"));
     }
 }

@@ -84,7 +84,7 @@ impl Notification {
 pub struct Response {
     /// Absent only in an error about a message whose id could not be read.
     pub id: Option<Id>,
-    /// The error is the whole raw error object, as it was said.
+    /// The error is the whole raw error object, unchanged.
     pub outcome: Result<Raw, Raw>,
 }
 
@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_keeps_nothing_large_in_memory_that_nobody_reads() {
+    fn a_call_keeps_nothing_large_in_memory_that_is_never_read() {
         assert!(shares_memory(100, 10));
         assert!(shares_memory(100, 1_000_000));
         assert!(!shares_memory(1_000_000, 10));

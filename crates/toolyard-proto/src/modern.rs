@@ -1,4 +1,4 @@
-//! The modern envelope: what every request says of itself in `_meta`, and how names travel in headers.
+//! The modern envelope: what every request states about itself in `_meta`, and how names travel in headers.
 
 use std::borrow::Cow;
 
@@ -46,7 +46,7 @@ impl LogLevel {
     }
 }
 
-/// What a modern request says of its sender.
+/// What a modern request states about its sender.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RequestMeta {
     pub revision: Revision,
@@ -58,7 +58,7 @@ pub struct RequestMeta {
 /// What the parameters of a request claim about their era.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Claim {
-    /// No word of a protocol version: an older client, or a malformed one.
+    /// No protocol version at all: a legacy client, or a malformed request.
     None,
     Version(Raw),
 }
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn an_envelope_says_who_asks_and_a_bad_one_says_why_not() {
+    fn an_envelope_names_its_client_and_a_bad_one_is_refused_with_the_reason() {
         let read = |text: &str| RequestMeta::read(&Raw::parse(text.to_owned()).unwrap());
         let good = r#"{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}"#;
         assert_eq!(read(good).unwrap().revision, Revision::V2026_07_28);
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn an_envelope_that_stands_beside_another_is_refused_whatever_that_is() {
+    fn an_envelope_beside_another_is_refused_whatever_that_is() {
         let envelope = r#"{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}"#;
         let many = r#""k":0,"#.repeat(100);
         for (before, after, is_good) in [

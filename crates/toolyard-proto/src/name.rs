@@ -34,7 +34,7 @@ const MAX_TOOL_LEN: usize = 128;
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct UpstreamId(Arc<str>);
 
-/// Why a text cannot be the id of an upstream. [`hint`](Self::hint) says what to write instead.
+/// Why a text cannot be the id of an upstream. [`hint`](Self::hint) states what to write instead.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NameError {
     #[error("an upstream id cannot be empty")]

@@ -47,7 +47,7 @@ impl Params {
         self
     }
 
-    /// Gives `each` the members of `_meta`, of several those of the last, and says how many `_meta` there are.
+    /// Passes the members of `_meta` to `each` (of the last one, if there are several). Returns the number of `_meta`.
     pub(crate) fn each_of_meta(&self, mut each: impl FnMut(&Member)) -> usize {
         let bytes = self.as_bytes();
         if let Some(outline) = &self.outline {
@@ -122,7 +122,7 @@ impl Outline {
         let mut outline = Self { members: Vec::with_capacity(USUAL), meta: Vec::new() };
         scan.object(|scan, key| {
             let from = scan.at();
-            let is_meta = scan.says(&key, "_meta");
+            let is_meta = scan.key_equals(&key, "_meta");
             if is_meta {
                 outline.meta = Vec::with_capacity(USUAL);
             }

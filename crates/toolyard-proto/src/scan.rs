@@ -29,9 +29,9 @@ impl<'a> Scan<'a> {
         self.at
     }
 
-    /// Whether a key of the text says `name`.
-    pub(crate) fn says(&self, key: &Key, name: &str) -> bool {
-        key.says(self.text.as_bytes(), name)
+    /// Whether a key of the text is `name`.
+    pub(crate) fn key_equals(&self, key: &Key, name: &str) -> bool {
+        key.equals(self.text.as_bytes(), name)
     }
 
     /// The byte that comes next; 0, which is no part of JSON, at the end.

@@ -18,7 +18,7 @@ pub struct Member {
 impl Member {
     /// Whether the key is `name`, also when it was written with escapes.
     pub fn is(&self, object: &[u8], name: &str) -> bool {
-        self.key.says(object, name)
+        self.key.equals(object, name)
     }
 
     /// The same in a part of the text that begins at `start`.
@@ -45,15 +45,15 @@ impl Key {
         (!self.is_escaped).then_some(self.at.start + 1..self.at.end - 1)
     }
 
-    /// Whether it says `name`.
-    pub(crate) fn says(&self, object: &[u8], name: &str) -> bool {
+    /// Whether it is `name`.
+    pub(crate) fn equals(&self, object: &[u8], name: &str) -> bool {
         match self.plain() {
             Some(plain) => object.get(plain) == Some(name.as_bytes()),
             None => *self.text(object) == *name.as_bytes(),
         }
     }
 
-    /// What it says.
+    /// Its text, with escapes decoded.
     pub(crate) fn text<'a>(&self, object: &'a [u8]) -> Cow<'a, [u8]> {
         let text = object.get(self.at.start + 1..self.at.end - 1).unwrap_or_default();
         if !self.is_escaped {

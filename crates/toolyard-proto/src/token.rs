@@ -20,7 +20,7 @@ const LONGEST_CLIENT: usize = 128;
 pub struct Secret(Vec<u8>);
 
 impl Secret {
-    /// From base64, as it stands in a config.
+    /// From base64, as written in a config.
     pub fn parse(text: &str) -> Option<Self> {
         let bytes = BASE64.decode(text.trim().as_bytes()).ok()?;
         (bytes.len() >= SHORTEST_SECRET).then_some(Self(bytes))
@@ -32,7 +32,7 @@ impl Secret {
         signer
     }
 
-    /// A token of `client`, made at `now` (seconds since 1970). Whoever opens several connections in a second
+    /// A token of `client`, made at `now` (seconds since 1970). A client that opens several connections in a second
     /// uses the last timestamp plus one.
     pub fn mint(&self, client: &str, now: u64) -> String {
         let signed = format!("{client}:{now}");
@@ -74,7 +74,7 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// Why a token is not good. Never says what it was.
+/// Why a token is invalid. Never contains the token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadToken {
     #[error("a token is required")]
@@ -108,7 +108,7 @@ impl Rules {
     pub const WINDOW: u64 = 30 * 60;
     pub const SKEW: u64 = 2 * 60;
 
-    /// Who made it and when, if it is good now. Says nothing of whether it was used.
+    /// Who made it and when, if it is valid now. Does not check whether it was used before.
     pub fn verify(&self, token: &str, now: u64) -> Result<(String, u64), BadToken> {
         let (signed, signature) = token.rsplit_once(':').ok_or(BadToken::Malformed)?;
         let (client, made) = signed.rsplit_once(':').ok_or(BadToken::Malformed)?;
@@ -117,7 +117,7 @@ impl Rules {
         if client.is_empty() || client.len() > LONGEST_CLIENT {
             return Err(BadToken::Malformed);
         }
-        // In constant time, and first: what is not signed is told nothing else.
+        // In constant time, and first: without a valid signature, no other reason is revealed.
         let mut good = false;
         for secret in &self.secrets {
             good |= secret.signer(signed).verify_slice(&signature).is_ok();

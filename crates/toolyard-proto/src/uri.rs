@@ -1,6 +1,6 @@
 //! How the URI of a resource is shown where several upstreams share one view, and the way back.
 //!
-//! | an upstream says | a client sees | |
+//! | an upstream sends | a client sees | |
 //! |---|---|---|
 //! | `ui://rest` | `ui://ID/rest` | hosts know an app by this scheme |
 //! | `scheme://rest` | `yard+scheme://ID/rest` | |

@@ -41,7 +41,7 @@ pub(crate) struct Calls {
 
 #[derive(Debug)]
 struct Running {
-    /// Tells apart calls that used the same id one after the other.
+    /// Distinguishes calls that used the same id one after the other.
     serial: u64,
     scope: Scope,
 }

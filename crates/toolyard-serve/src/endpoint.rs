@@ -118,7 +118,7 @@ pub struct Endpoint {
     pub(crate) bodies: Arc<BodyBudget>,
     /// Of modern clients over HTTP, which have no place of their own.
     pub(crate) notify_limits: NotifyLimits,
-    /// Told to end by [`Endpoint::end`]; doors and streams finish what they can and close.
+    /// Cancelled by [`Endpoint::end`]; doors and streams finish what they can and close.
     pub(crate) ending: Scope,
     /// How many connections there are.
     pub(crate) open: watch::Sender<usize>,
@@ -208,7 +208,7 @@ impl Endpoint {
         }
         // Files that take longer than this are not waited for.
         let _ = tokio::time::timeout(FILES, self.sessions.end_all()).await;
-        // Whoever has not left by then is not waited for.
+        // Clients that have not disconnected by then are not waited for.
         let _ = tokio::time::timeout_at(deadline, self.empty()).await;
     }
 

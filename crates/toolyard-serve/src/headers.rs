@@ -22,7 +22,7 @@ pub(crate) fn check(
 ) -> Result<RequestMeta, CallError> {
     let version = single(fields, &VERSION)?;
     if let Claim::Version(claimed) = claim
-        && !version.is_some_and(|version| is_said(claimed, version))
+        && !version.is_some_and(|version| is_same_text(claimed, version))
         && let Some(claimed) = claimed.text()
     {
         agree("MCP-Protocol-Version", version, &claimed)?;
@@ -31,16 +31,16 @@ pub(crate) fn check(
     agree("Mcp-Method", single(fields, &METHOD)?, method.as_str())?;
     if name_member(method).is_some() {
         let (header, named) = (single(fields, &NAME)?, found.name.as_ref());
-        if !header.zip(named).is_some_and(|(header, named)| is_said(named, header)) {
+        if !header.zip(named).is_some_and(|(header, named)| is_same_text(named, header)) {
             check_name(header, named.and_then(Raw::text).as_deref())?;
         }
     }
     Ok(meta)
 }
 
-/// Whether a header equals a string of the body, with nothing encoded in either. So it nearly always is,
-/// and takes the least time to find out.
-fn is_said(body: &Raw, header: &[u8]) -> bool {
+/// Whether a header equals a string of the body, with nothing encoded in either. This is nearly always so,
+/// and the fastest to check.
+fn is_same_text(body: &Raw, header: &[u8]) -> bool {
     let inside = body.as_bytes().strip_prefix(b"\"").and_then(|rest| rest.strip_suffix(b"\""));
     let is_plain = header.is_ascii() && !header.contains(&b'\\') && !header.starts_with(b"=?");
     is_plain && inside == Some(header)
@@ -68,7 +68,7 @@ fn agree(name: &str, header: Option<&[u8]>, body: &str) -> Result<(), CallError>
 }
 
 fn mismatch(name: &str, header: &str, body: &str) -> CallError {
-    CallError::header_mismatch(format!("{name} says {header:?}, the body says {body:?}"))
+    CallError::header_mismatch(format!("{name} is {header:?}, but the body has {body:?}"))
 }
 
 fn malformed(name: &str) -> CallError {

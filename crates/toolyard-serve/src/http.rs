@@ -396,7 +396,7 @@ fn control_place(rest: &str) -> Place<'_> {
     if rest == control::EXCHANGE { Place::Exchange } else { Place::Control }
 }
 
-/// Says that there is no room, and waits a moment so that the client can read it.
+/// Answers that there is no room, and waits a moment so that the client can read it.
 async fn refuse_connection(mut stream: TcpStream, _permit: OwnedSemaphorePermit) {
     let say = async {
         let text = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\nconnection: close\r\ncontent-length: 21\r\n\r\ntoo many connections\n";

@@ -25,7 +25,7 @@ use super::stream::{Start, serve_opened};
 /// A client that is not authenticated yet needs no longer line.
 const LONGEST_OPENING: usize = 64 * 1024;
 /// How long a refused client has to read the reason.
-const LAST_WORDS: Duration = Duration::from_secs(1);
+const REASON_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Accepts newline JSON-RPC over TCP until `scope` or the endpoint ends.
 pub async fn serve_tcp(listener: TcpListener, endpoint: Arc<Endpoint>, scope: Scope) {
@@ -154,7 +154,7 @@ async fn no_room<S: AsyncRead + AsyncWrite>(stream: S, _permit: OwnedSemaphorePe
     refuse(read, write, &Refused { id: None, error }).await;
 }
 
-/// Says why, and waits a moment so that the client can read it before the connection is gone.
+/// Sends the reason, and waits a moment so that the client can read it before the connection is gone.
 async fn refuse<S: AsyncRead + AsyncWrite>(
     mut read: ReadHalf<S>,
     mut write: WriteHalf<S>,
@@ -168,7 +168,7 @@ async fn refuse<S: AsyncRead + AsyncWrite>(
         while read.read(&mut rest).await? > 0 {}
         std::io::Result::Ok(())
     };
-    if let Ok(Err(error)) = timeout(LAST_WORDS, say).await {
+    if let Ok(Err(error)) = timeout(REASON_TIMEOUT, say).await {
         tracing::debug!(%error, "a refused connection ended early");
     }
 }

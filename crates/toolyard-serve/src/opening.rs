@@ -90,7 +90,7 @@ pub(super) async fn open(
     }
 }
 
-/// An older client may bring its token in the handshake.
+/// A legacy client may bring its token in the handshake.
 fn handshake_token(line: &Bytes) -> Option<String> {
     let Ok(Incoming::One(Message::Request(request))) = Incoming::parse(line) else { return None };
     let is_handshake = request.method == toolyard_proto::Method::INITIALIZE;
@@ -181,7 +181,7 @@ mod tests {
 
     /// `VIEW PRINCIPAL [message]`, or why not.
     fn check(gate: &Gate, trust: Trust, line: &'static str, expected: &str) {
-        let offers = |view: &View| *view != View::Upstream("nobody".into());
+        let offers = |view: &View| *view != View::Upstream("missing".into());
         let got = match open_now(line, gate, trust, offers) {
             Ok(Opened { view, admitted, first }) => {
                 let first = if first.is_some() { " message" } else { "" };
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_says_to_programs_what_it_is_for() {
+    fn a_refusal_names_its_reason_for_programs() {
         let gate = Gate::open().with_token(Principal::token("ann"), "s3cret");
         let why = |line: &'static str| {
             let refused = open_now(line, &gate, Trust::Gate, |_| false);
@@ -220,7 +220,7 @@ mod tests {
         check(r#"{"toolyard":1,"token":"any"}"#, "Everything local");
         check(r#"{"jsonrpc":"2.0","id":1,"method":"ping","toolyard":1}"#, "Everything local message");
         check("garbage", "Everything local message");
-        check(r#"{"toolyard":1,"view":"nobody"}"#, "None there is no view \"nobody\"");
+        check(r#"{"toolyard":1,"view":"missing"}"#, "None there is no view \"missing\"");
         check(r#"{"toolyard":1,"view":"a/b/c"}"#, "None there is no view");
         check(r#"{"toolyard":2}"#, "None version 2 of the first line");
         check(r#"{"toolyard":1,"veiw":"hub"}"#, "None the first line is invalid: unknown field `veiw`");

@@ -31,7 +31,7 @@ pub(crate) struct Park {
 
 struct Parked {
     conversation: Conversation,
-    /// Nobody needs to end a call whose client is back.
+    /// Dropped when the client is back, so that the call does not expire any more.
     _expiry: Owned,
 }
 
@@ -64,7 +64,7 @@ async fn come_back(endpoint: &Arc<Endpoint>, request: &Request, state: &str, bac
         &Binding::of(&request.origin, &request.method, &request.params),
         &responses,
     )?;
-    conversation.hear(&responses, request, &back);
+    conversation.receive_answers(&responses, request, &back);
     conversation.go_on(endpoint).await
 }
 

@@ -346,11 +346,11 @@ mod tests {
     use crate::Options;
     use toolyard_model::{Answer, BoxFuture, ClientKey, Handler, Peer, Principal, Scope};
 
-    /// The client that sent a message.
+    /// The clients that sent messages.
     #[derive(Default)]
-    struct Heard(Mutex<Vec<Principal>>);
+    struct Senders(Mutex<Vec<Principal>>);
 
-    impl Handler for Heard {
+    impl Handler for Senders {
         fn handle(&self, _: toolyard_model::Request, _: Peer) -> BoxFuture<Answer> {
             Box::pin(std::future::pending())
         }
@@ -364,7 +364,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn of_a_storm_of_posted_notifications_a_bounded_part_is_passed_on_for_each_principal() {
-        let (received, scope) = (Arc::new(Heard::default()), Scope::new());
+        let (received, scope) = (Arc::new(Senders::default()), Scope::new());
         let endpoint = Endpoint::new(received.clone(), Options::default(), &scope);
         let say = |name: &str| {
             let admitted = Admitted::proven(Principal::token(name));

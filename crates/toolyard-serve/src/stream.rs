@@ -32,8 +32,8 @@ use crate::admit::Admitted;
 use batch::BatchOutlet;
 use line::{CallLine, Line, LineBack, write_lines};
 
-/// How long what is written already may take to leave when the connection ends.
-const LAST_WORDS: Duration = Duration::from_secs(1);
+/// How long messages that are queued already may take to be written when the connection ends.
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Serves one client until it or `scope` or the endpoint ends.
 pub async fn serve_stream(
@@ -118,7 +118,7 @@ pub(super) async fn serve_opened(
         connection.end();
         if !is_over {
             // A client that does not read its last messages in time does not get them.
-            let _ = timeout(LAST_WORDS, writing).await;
+            let _ = timeout(FLUSH_TIMEOUT, writing).await;
         }
     }
     tracing::debug!(target: "clients", client = %connection.number(), "left");
@@ -139,7 +139,7 @@ struct Connection {
     client: ClientKey,
     calls: Arc<Calls>,
     scope: Scope,
-    /// Told to end when the client has closed its end: calls may go on, listening is over.
+    /// Cancelled when the client has closed its end: calls may go on, listening is over.
     leaving: Scope,
     /// Whether the handler knows of this client.
     has_begun: bool,
@@ -204,14 +204,14 @@ impl Connection {
         let ending = self.endpoint.ending.clone();
         if !ending.is_ended() {
             if let Some(session) = &self.session {
-                session.hears_no_more();
+                session.close_questions();
             }
             tokio::select! {
                 () = self.calls.done(drain) => return,
                 () = ending.ended() => {}
             }
         }
-        self.calls.done(LAST_WORDS).await;
+        self.calls.done(FLUSH_TIMEOUT).await;
     }
 
     fn end(&mut self) {

@@ -49,12 +49,12 @@ pub fn check_tools(
 ) -> (Vec<Offered>, Vec<Refusal>) {
     let (mut good, mut bad, mut taken) = (Vec::new(), Vec::new(), HashSet::new());
     for (at, tool) in tools.iter().enumerate() {
-        let told = tool.member("name").and_then(|name| name.as_string());
-        let checked = match &told {
+        let given_name = tool.member("name").and_then(|name| name.as_string());
+        let checked = match &given_name {
             _ if at >= MOST_TOOLS => Err(format!("an app may offer {MOST_TOOLS} tools at most")),
             _ if !tool.is_object() => Err("a tool must be a JSON object".to_owned()),
             None => Err("`name` must be a string".to_owned()),
-            Some(told) => check_tool(app, told, tool, &schema),
+            Some(given_name) => check_tool(app, given_name, tool, &schema),
         };
         let checked = checked.and_then(|offered| {
             let is_new = taken.insert(offered.name.clone());
@@ -63,7 +63,7 @@ pub fn check_tools(
         match checked {
             Ok(offered) => good.push(offered),
             Err(reason) => {
-                bad.push(Refusal { name: told.unwrap_or_else(|| format!("tools[{at}]")), reason });
+                bad.push(Refusal { name: given_name.unwrap_or_else(|| format!("tools[{at}]")), reason });
             }
         }
     }
@@ -72,11 +72,11 @@ pub fn check_tools(
 
 fn check_tool(
     app: (&UpstreamId, &str),
-    told: &str,
+    given_name: &str,
     tool: &Raw,
     schema: impl Fn(&Raw) -> Result<Raw, String>,
 ) -> Result<Offered, String> {
-    let name = own_name(app, told)?;
+    let name = own_name(app, given_name)?;
     let description = tool.member("description").and_then(|text| text.as_string()).unwrap_or_default();
     match description.chars().count() {
         0 => return Err("it needs a `description`: say in a sentence what it does".into()),
@@ -90,14 +90,14 @@ fn check_tool(
     let given = tool.member("inputSchema").filter(|schema| !schema.is_null());
     let input = schema(&object_schema(given)?)?;
     let definition = tool.with("name", &Raw::from_serialize(&name)).with("inputSchema", &input);
-    Ok(Offered { name: name.to_owned(), wire: Raw::from_serialize(&told), definition })
+    Ok(Offered { name: name.to_owned(), wire: Raw::from_serialize(&given_name), definition })
 }
 
 /// The name without the app's own id in front of it. Names under other ids are other apps' to give.
-fn own_name<'a>((app, own): (&UpstreamId, &str), told: &'a str) -> Result<&'a str, String> {
+fn own_name<'a>((app, own): (&UpstreamId, &str), given_name: &'a str) -> Result<&'a str, String> {
     let is_own = |id: &str| id.eq_ignore_ascii_case(app.as_str()) || id.eq_ignore_ascii_case(own);
-    let name = match told.split_once(':') {
-        None => told,
+    let name = match given_name.split_once(':') {
+        None => given_name,
         Some((id, name)) if is_own(id) => name,
         Some((id, _)) => {
             return Err(format!(

@@ -1,4 +1,4 @@
-//! What an app says, read from a line; and the answer to a registration.
+//! The messages of an app, read from lines; and the answer to a registration.
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -39,7 +39,7 @@ pub struct Register {
     pub auth_token: Option<String>,
     /// From an earlier `registered`: it is the same app, coming back.
     pub session: Option<String>,
-    /// Of our additions; an app that says none may know none of them.
+    /// The version of our additions that it knows; without one, the app may know none of them.
     pub version: Option<u32>,
     /// Its process.
     pub pid: Option<u32>,
@@ -207,7 +207,7 @@ impl Registered {
         }
     }
 
-    /// The line that says so.
+    /// Its line.
     pub fn render(&self) -> Bytes {
         let body = Raw::from_serialize(self);
         let mut line = br#"{"type":"registered","#.to_vec();

@@ -29,7 +29,10 @@ pub fn to_tool_result(result: &Raw) -> Raw {
             let reported =
                 reported.map(|error| error.as_string().unwrap_or_else(|| error.as_str().to_owned()));
             let data = result.member("data").filter(|data| !data.is_null());
-            failed(reported.as_deref().unwrap_or("the app says that it failed, and not why"), data.as_ref())
+            failed(
+                reported.as_deref().unwrap_or("the app reported a failure without a reason"),
+                data.as_ref(),
+            )
         }
         None if result.member("content").is_some_and(|content| content.as_bytes().starts_with(b"[")) => {
             complete(result)
@@ -107,7 +110,7 @@ fn image(bytes: &Raw, kind: &str) -> Raw {
     Raw::from(image).with("data", bytes)
 }
 
-/// What the bytes are, whatever the label says: base64 of known first bytes.
+/// The kind of the image by its first bytes, in base64, whatever its label is.
 fn kind_of(base64: &Raw, format: Option<&str>) -> String {
     const FIRST: [(&[u8], &str); 4] = [
         (b"\"iVBORw0KGgo", "image/png"),

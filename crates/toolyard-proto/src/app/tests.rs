@@ -15,18 +15,18 @@ fn parse(line: &str) -> Result<AppMessage, Misread> {
 
 #[test]
 fn messages_of_existing_apps_are_read() {
-    let told = r#"{"type":"register","appName":"WatchTower","tools":[{"name":"WatchTower:ClickElement"}]}"#;
-    let AppMessage::Register(register) = parse(told).unwrap() else { panic!("{told}") };
+    let line = r#"{"type":"register","appName":"WatchTower","tools":[{"name":"WatchTower:ClickElement"}]}"#;
+    let AppMessage::Register(register) = parse(line).unwrap() else { panic!("{line}") };
     assert_eq!((register.app.as_str(), register.tools.len(), register.version), ("WatchTower", 1, None));
-    let told = r#"{"type":"toolResponse","correlationId":9007199254740993,"result":{"success":true,"data":null,"error":null}}"#;
-    let AppMessage::Response(response) = parse(told).unwrap() else { panic!("{told}") };
+    let line = r#"{"type":"toolResponse","correlationId":9007199254740993,"result":{"success":true,"data":null,"error":null}}"#;
+    let AppMessage::Response(response) = parse(line).unwrap() else { panic!("{line}") };
     assert_eq!(response.id, 9_007_199_254_740_993);
     assert!(response.result.is_some());
 }
 
 #[test]
 fn additions_are_read_and_what_is_unknown_is_ignored() {
-    let told = r#"{"type":"register","appId":"a","authToken":"t","sessionId":"s","version":1,"pid":7}"#;
+    let line = r#"{"type":"register","appId":"a","authToken":"t","sessionId":"s","version":1,"pid":7}"#;
     let expected = Register {
         app: "a".into(),
         auth_token: Some("t".into()),
@@ -35,7 +35,7 @@ fn additions_are_read_and_what_is_unknown_is_ignored() {
         pid: Some(7),
         ..Register::default()
     };
-    assert_eq!(parse(told), Ok(AppMessage::Register(expected)));
+    assert_eq!(parse(line), Ok(AppMessage::Register(expected)));
     for (line, expected) in [
         (r#"{"type":"heartbeat","appId":"a"}"#, AppMessage::Heartbeat { is_answer: false }),
         (r#"{"type":"heartbeat","answer":true}"#, AppMessage::Heartbeat { is_answer: true }),
@@ -57,7 +57,7 @@ fn additions_are_read_and_what_is_unknown_is_ignored() {
 }
 
 #[test]
-fn a_line_that_is_no_message_says_what_is_wrong() {
+fn the_error_for_an_invalid_line_states_what_is_wrong() {
     for (line, expected) in [
         ("GET / HTTP/1.1", "a line is not JSON"),
         ("[1]", "a message must be a JSON object"),
@@ -66,18 +66,18 @@ fn a_line_that_is_no_message_says_what_is_wrong() {
         (r#"{"type":"toolResponse","correlationId":"1"}"#, "`toolResponse` needs `correlationId`"),
         (r#"{"type":"progress","correlationId":1}"#, "`progress` needs `progress`"),
     ] {
-        let said = parse(line).unwrap_err().to_string();
-        assert!(said.starts_with(expected), "{line}: {said}");
+        let error = parse(line).unwrap_err().to_string();
+        assert!(error.starts_with(expected), "{line}: {error}");
     }
 }
 
 #[test]
-fn what_is_said_to_an_app_is_one_line_of_json() {
+fn a_message_to_an_app_is_one_line_of_json() {
     let read = |line: Bytes| serde_json::from_slice::<Value>(&line).unwrap();
     let tool = raw(json!("WatchTower:Click"));
-    let said = read(invocation(i64::MAX, &tool, Some(&raw(json!({ "x": 1 })))));
+    let sent = read(invocation(i64::MAX, &tool, Some(&raw(json!({ "x": 1 })))));
     assert_eq!(
-        said,
+        sent,
         json!({ "type": "toolInvocation", "correlationId": i64::MAX, "tool": "WatchTower:Click", "parameters": { "x": 1 } })
     );
     assert_eq!(read(invocation(1, &tool, None))["parameters"], json!(null));
@@ -157,7 +157,7 @@ fn a_bad_tool_is_refused_by_name_and_the_good_ones_stay() {
 }
 
 #[test]
-fn a_definition_keeps_what_the_app_said() {
+fn a_definition_keeps_the_members_that_the_app_sent() {
     let app = UpstreamId::parse("a").unwrap();
     let tool = raw(json!({ "name": "a:x", "description": "d", "annotations": { "readOnlyHint": true } }));
     let (offered, _) = check_tools((&app, app.as_str()), &[tool], |schema| Ok(schema.clone()));
@@ -168,32 +168,32 @@ fn a_definition_keeps_what_the_app_said() {
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "so that a row of data reads as one")]
-fn check_result(told: Value, expected: Value) {
-    let got: Value = to_tool_result(&raw(told.clone())).read().unwrap();
+fn check_result(response: Value, expected: Value) {
+    let got: Value = to_tool_result(&raw(response.clone())).read().unwrap();
     let mut got = got;
-    assert_eq!(got["resultType"], "complete", "{told}");
+    assert_eq!(got["resultType"], "complete", "{response}");
     got.as_object_mut().unwrap().remove("resultType");
-    assert_eq!(got, expected, "{told}");
+    assert_eq!(got, expected, "{response}");
 }
 
 #[test]
 fn answers_become_content() {
-    let said = |text: &str| json!({ "type": "text", "text": text });
-    check_result(json!({ "success": true, "data": "hi" }), json!({ "content": [said("hi")] }));
-    check_result(json!({ "success": true, "data": [1, 2] }), json!({ "content": [said("[1,2]")] }));
-    check_result(json!({ "success": true }), json!({ "content": [said("null")] }));
+    let text = |text: &str| json!({ "type": "text", "text": text });
+    check_result(json!({ "success": true, "data": "hi" }), json!({ "content": [text("hi")] }));
+    check_result(json!({ "success": true, "data": [1, 2] }), json!({ "content": [text("[1,2]")] }));
+    check_result(json!({ "success": true }), json!({ "content": [text("null")] }));
     check_result(
         json!({ "success": true, "data": { "clicked": true }, "error": null }),
-        json!({ "content": [said(r#"{"clicked":true}"#)], "structuredContent": { "clicked": true } }),
+        json!({ "content": [text(r#"{"clicked":true}"#)], "structuredContent": { "clicked": true } }),
     );
     let own =
-        json!({ "content": [said("x")], "isError": true, "structuredContent": { "a": 1 }, "_meta": {} });
+        json!({ "content": [text("x")], "isError": true, "structuredContent": { "a": 1 }, "_meta": {} });
     check_result(own.clone(), own.clone());
     check_result(json!({ "success": true, "data": own.clone() }), own);
 }
 
 #[test]
-fn pictures_become_images_whatever_their_label_says() {
+fn pictures_become_images_whatever_their_label_is() {
     let png = "iVBORw0KGgoAAAANSUhEUg==";
     let image = |kind: &str, data: &str| json!({ "type": "image", "mimeType": kind, "data": data });
     check_result(
@@ -218,7 +218,7 @@ fn pictures_become_images_whatever_their_label_says() {
 fn failures_are_marked_as_such() {
     let failed = |text: &str| json!({ "content": [{ "type": "text", "text": text }], "isError": true });
     check_result(json!({ "success": false, "error": "no window" }), failed("no window"));
-    check_result(json!({ "success": false }), failed("the app says that it failed, and not why"));
+    check_result(json!({ "success": false }), failed("the app reported a failure without a reason"));
     check_result(json!(null), failed("Null result"));
     check_result(json!({ "x": 1 }), failed("its answer has neither `success` nor MCP `content`"));
     let with_data = json!({ "success": false, "error": "no", "data": { "a": 1 } });

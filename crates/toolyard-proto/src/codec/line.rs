@@ -82,7 +82,7 @@ impl LineDecoder {
     }
 }
 
-/// JSON on one line. A line end in valid JSON is white space between tokens, so a blank says the same; where
+/// JSON on one line. A line end in valid JSON is white space between tokens, so a space replaces it; where
 /// there is none, nothing is copied.
 pub fn one_line(json: Bytes) -> Bytes {
     let Some(first) = memchr2(b'\n', b'\r', &json) else { return json };

@@ -1,4 +1,4 @@
-//! What the protocol says of the entries of its four lists, as far as clients check it: the members that are
+//! What the protocol requires of the entries of its four lists, as far as clients check it: the members that are
 //! known, whether an entry can do without them, and what they hold. Members that are not named here pass.
 
 /// What a value is.
@@ -74,7 +74,7 @@ pub(super) static TOOL: Shape = Shape::Object(&[
     may("title", Shape::Text),
     may("description", Shape::Text),
     must("inputSchema", INPUT_SCHEMA),
-    // Older clients want an object here, too; `legacy::tool_for` sees to that.
+    // Legacy clients want an object here, too; `legacy::tool_for` ensures that.
     may("outputSchema", Shape::Object(&[SCHEMA, PROPERTIES, REQUIRED])),
     may(
         "annotations",

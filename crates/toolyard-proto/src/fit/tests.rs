@@ -13,7 +13,7 @@ fn raw(text: &str) -> Raw {
 }
 
 /// A definition, its sanitized form (nothing if it is left out), and the reported faults.
-fn check(look: Look, text: &str, expected: Option<&str>, told: &[&str]) {
+fn check(look: Look, text: &str, expected: Option<&str>, reported: &[&str]) {
     let fit = look(&raw(text));
     assert_eq!(fit.entry.as_ref().map(Raw::as_str), expected, "{text}");
     let faults: Vec<String> = fit
@@ -24,7 +24,7 @@ fn check(look: Look, text: &str, expected: Option<&str>, told: &[&str]) {
             without => format!("{without} < {fault}"),
         })
         .collect();
-    assert_eq!(faults, told, "{text}");
+    assert_eq!(faults, reported, "{text}");
 }
 
 #[test]
@@ -41,7 +41,7 @@ fn what_is_right_stays_to_the_byte() {
 }
 
 #[test]
-fn what_is_wrong_many_times_over_is_told_once() {
+fn a_repeated_fault_is_reported_once() {
     let many = |wrong: &str| [wrong; 50].join(",");
     let text = format!(r#"{{"name":"a","inputSchema":{{"type":"object"}},{}}}"#, many(r#""title":1"#));
     let expected = r#"{"name":"a","inputSchema":{"type":"object"}}"#;
@@ -80,7 +80,7 @@ fn an_input_schema_is_one_of_an_object() {
 
 #[test]
 fn an_entry_that_lacks_what_it_needs_goes() {
-    let goes = |look: Look, text: &str, told: &str| check(look, text, None, &[told]);
+    let goes = |look: Look, text: &str, reported: &str| check(look, text, None, &[reported]);
     goes(tool, r#"{"name":"a"}"#, "`inputSchema` is missing");
     goes(tool, r#"{"inputSchema":{}}"#, "`name` is missing");
     goes(tool, r#"{"name":1,"inputSchema":{}}"#, "`name` is not a text");
@@ -108,9 +108,9 @@ fn an_entry_that_lacks_what_it_needs_goes() {
 
 #[test]
 fn a_member_that_an_entry_can_do_without_goes_alone() {
-    let loses = |member: &str, told: &str| {
+    let loses = |member: &str, reported: &str| {
         let text = format!(r#"{{"name":"a","inputSchema":{{"type":"object"}},{member}}}"#);
-        check(tool, &text, Some(r#"{"name":"a","inputSchema":{"type":"object"}}"#), &[told]);
+        check(tool, &text, Some(r#"{"name":"a","inputSchema":{"type":"object"}}"#), &[reported]);
     };
     loses(r#""description":1"#, "description < `description` is not a text");
     loses(r#""annotations":"x""#, "annotations < `annotations` is not an object");
@@ -120,18 +120,18 @@ fn a_member_that_an_entry_can_do_without_goes_alone() {
     let text = r#"{"name":"a","inputSchema":{"type":"object"},"annotations":{"readOnlyHint":"yes","title":"t"},"icons":[{"src":"a:","theme":"blue"}]}"#;
     let left =
         r#"{"name":"a","inputSchema":{"type":"object"},"annotations":{"title":"t"},"icons":[{"src":"a:"}]}"#;
-    let told = [
+    let reported = [
         "annotations.readOnlyHint < `annotations.readOnlyHint` is not true or false",
         "icons[0].theme < `icons[0].theme` is not `light` or `dark`",
     ];
-    check(tool, text, Some(left), &told);
+    check(tool, text, Some(left), &reported);
 }
 
 #[test]
-fn what_a_resource_says_beside_goes_alone() {
-    let loses = |annotation: &str, told: &str| {
+fn an_invalid_annotation_of_a_resource_goes_alone() {
+    let loses = |annotation: &str, reported: &str| {
         let text = format!(r#"{{"uri":"a:b","name":"a","annotations":{{{annotation}}}}}"#);
-        check(resource, &text, Some(r#"{"uri":"a:b","name":"a","annotations":{}}"#), &[told]);
+        check(resource, &text, Some(r#"{"uri":"a:b","name":"a","annotations":{}}"#), &[reported]);
     };
     let of = |name: &str, is_not: &str| format!("annotations.{name} < `annotations.{name}` {is_not}");
     loses(r#""priority":5"#, &of("priority", "is not a number from 0 to 1"));
@@ -139,8 +139,8 @@ fn what_a_resource_says_beside_goes_alone() {
     let moment = of("lastModified", "is not a time such as `2026-07-28T00:00:00Z`");
     loses(r#""lastModified":"2026-07-28""#, &moment);
     loses(r#""lastModified":1"#, &moment);
-    let told = "annotations.audience < `annotations.audience[1]` is not `user` or `assistant`";
-    loses(r#""audience":["user","nobody"]"#, told);
+    let reported = "annotations.audience < `annotations.audience[1]` is not `user` or `assistant`";
+    loses(r#""audience":["user","everyone"]"#, reported);
 }
 
 #[test]
@@ -155,8 +155,8 @@ fn a_member_that_is_null_goes_without_a_word() {
 fn what_a_server_calls_things_is_repeated_on_one_line_and_in_part() {
     let text =
         json!({ "name": "a", "inputSchema": { "properties": { format!("\n{}", "x".repeat(500)): 1 } } });
-    let told = tool(&text.into()).faults[0].to_string();
-    assert!(told.starts_with(r"`inputSchema.properties.\nxxx") && told.len() < 150, "{told}");
+    let reported = tool(&text.into()).faults[0].to_string();
+    assert!(reported.starts_with(r"`inputSchema.properties.\nxxx") && reported.len() < 150, "{reported}");
 }
 
 /// A schema, or a truth value in its place.

@@ -23,7 +23,7 @@ enum Place {
 }
 
 impl Nesting {
-    /// Reads the next piece; the error says what is wrong with it.
+    /// Reads the next piece; the error states what is wrong with it.
     pub fn read(&mut self, piece: &[u8]) -> Result<(), &'static str> {
         let mut at = 0;
         while at < piece.len() {

@@ -135,7 +135,7 @@ proptest! {
     }
 
     #[test]
-    fn a_shown_name_is_legal_and_tells_its_form((upstream, tool) in hostile_pair(), budget in 0_usize..80) {
+    fn a_shown_name_is_legal_and_reveals_its_form((upstream, tool) in hostile_pair(), budget in 0_usize..80) {
         let name = shown(&upstream, &tool, budget);
         prop_assert!(!name.is_empty() && name.len() <= budget.max(MIN_BUDGET), "{}", name);
         prop_assert!(name.chars().all(is_legal), "{}", name);

@@ -1,4 +1,4 @@
-//! An outline says what a full parse of the same text says, however that is written.
+//! An outline finds what a full parse of the same text finds, however that is written.
 
 use std::fmt;
 
@@ -145,7 +145,7 @@ fn deep_nesting_and_what_is_no_object_are_no_trouble() {
 
 proptest! {
     #[test]
-    fn an_outline_says_what_a_parser_says(
+    fn an_outline_agrees_with_a_parser(
         members in prop::collection::vec((0..KEYS.len(), 0..VALUES.len(), 0..SPACES.len()), 0..9),
         new in 0..VALUES.len(),
     ) {

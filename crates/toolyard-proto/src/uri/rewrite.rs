@@ -13,7 +13,7 @@ use super::Insertion;
 use super::walk::{Text, Walker};
 use crate::name::UpstreamId;
 
-/// What the raw JSON is, which says where URIs stand in it.
+/// The kind of the raw JSON, which determines where URIs are in it.
 ///
 /// An `input_required` answer may be given as the kind of the final result; nothing in it is touched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -36,7 +36,7 @@ pub enum ResultKind {
 
 /// The JSON with its URIs shown under the upstream's id; `None` if it holds none, or is not JSON.
 ///
-/// Results without URIs are the rule, so they are told by a plain search, before anything is parsed or allocated.
+/// Most results have no URIs; a plain search recognizes them before anything is parsed or allocated.
 pub fn map_result(kind: ResultKind, id: &UpstreamId, raw: &[u8]) -> Option<Vec<u8>> {
     if !may_hold_uris(kind, raw) {
         return None;
@@ -90,7 +90,7 @@ impl Place {
             | (Self::Root(TemplateEntry), "uriTemplate") => Self::Uri,
             (Self::Embedded, "resource") => Self::Resource,
             (Self::ToolMeta, "ui") => Self::AppMeta,
-            // The flat key is an older form of the nested one; servers send both.
+            // The flat key is the predecessor of the nested one; servers send both.
             (Self::ToolMeta, "ui/resourceUri") | (Self::AppMeta, "resourceUri") => Self::AppUri,
             _ => Self::Other,
         }

@@ -59,7 +59,7 @@ fn what_a_client_makes_of_a_shown_template_is_found_again() {
 }
 
 #[test]
-fn a_uri_that_was_never_shown_belongs_to_nobody() {
+fn a_uri_that_was_never_shown_belongs_to_no_upstream() {
     for uri in [
         "",
         "file:///etc/hosts",

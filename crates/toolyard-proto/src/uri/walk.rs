@@ -156,7 +156,7 @@ impl<'a> Walker<'a> {
 }
 
 impl<'a> Text<'a> {
-    /// What the string says. One that cannot be decoded (half a surrogate pair) is left as written: with its
+    /// The text of the string. One that cannot be decoded (half a surrogate pair) is left as written: with its
     /// backslash it equals nothing that anyone looks for.
     pub(super) fn decoded(self) -> Cow<'a, str> {
         if !self.raw.contains('\\') {

@@ -92,7 +92,7 @@ impl Framing {
         match self {
             Self::Length(left) => {
                 let rest = left.checked_sub(data.len() as u64);
-                *left = rest.ok_or_else(|| Error::other("the answer is longer than it said"))?;
+                *left = rest.ok_or_else(|| Error::other("the answer is longer than its declared length"))?;
                 out.put(data, b"");
             }
             // A chunk of nothing would be the end.
@@ -108,7 +108,7 @@ impl Framing {
     fn end(&self, out: &mut Out) -> Result<()> {
         match self {
             Self::Length(0) => {}
-            Self::Length(_) => return Err(Error::other("the answer is shorter than it said")),
+            Self::Length(_) => return Err(Error::other("the answer is shorter than its declared length")),
             Self::Chunks => out.small().extend_from_slice(b"0\r\n\r\n"),
         }
         Ok(())

@@ -1,7 +1,7 @@
-//! Tells a usual request, which can be taken as it lies in the buffer, from one that is for hyper.
+//! Decides whether a request is plain, so that it can be served from the buffer, or is left to hyper.
 //!
 //! A plain request is a POST that came whole, with a length, and with no field that changes how the connection is used.
-//! Nothing is refused here: what is not usual, be it rare or wrong, hyper reads from its first byte.
+//! Nothing is refused here: any other request, rare or invalid, is read by hyper from its first byte.
 
 use std::mem::MaybeUninit;
 

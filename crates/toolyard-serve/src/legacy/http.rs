@@ -224,7 +224,7 @@ fn recall(endpoint: &Endpoint, id: &str, view: &View, admitted: &Admitted) -> Op
         endpoint.handler.restore_session(&origin, &keepsake);
     }
     let session = open(endpoint, id.into(), origin, Some(watched), &turn)?;
-    session.session.tell_level();
+    session.session.restore_level();
     Some(session)
 }
 

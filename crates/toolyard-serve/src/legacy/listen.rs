@@ -67,7 +67,7 @@ impl Session {
         let listening = self.open_listen(&uri, &json!({ "resourceSubscriptions": [uri] }), back);
         let (session, own) = (self.clone(), scope.0.clone());
         scope.0.spawn(async move {
-            // Unless the handler itself comes to its end, a subscription that stood is over for its client, too.
+            // If it failed, the subscription is over for its client, too, even if it was open.
             let Err(error) = listening.await else { return };
             own.cancel();
             // The wait ends once the subscription is open.

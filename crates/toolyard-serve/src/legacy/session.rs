@@ -121,7 +121,7 @@ impl Session {
     }
 
     /// The client has closed its end, so nothing it is asked can be answered.
-    pub(crate) fn hears_no_more(&self) {
+    pub(crate) fn close_questions(&self) {
         self.asks.close();
     }
 
@@ -192,8 +192,8 @@ impl Session {
         Ok(())
     }
 
-    /// Tells the handler of the level that was chosen before a restart: it is a new one.
-    pub(super) fn tell_level(&self) {
+    /// Passes the level that was chosen before a restart to the handler, which is a new one.
+    pub(super) fn restore_level(&self) {
         let Some(level) = self.origin.log_level.get() else { return };
         let request = Request::new(
             self.origin.clone(),
@@ -229,7 +229,7 @@ impl Session {
         wanted.then_some(Notification { method, params })
     }
 
-    /// Ends everything the session owns and tells the handler, once.
+    /// Ends everything the session owns and informs the handler, once.
     pub(crate) fn end(&self) {
         if !self.ended.swap(true, Ordering::Relaxed) {
             self.scope.cancel();

@@ -65,10 +65,10 @@ fn open(endpoint: &Arc<Endpoint>, view: View, admitted: Admitted, path: &str) ->
         return reply::text(StatusCode::INTERNAL_SERVER_ERROR, "no randomness for a session id\n");
     };
     let address = format!("event: endpoint\ndata: {path}?sessionId={id}\n\n");
-    let (told, messages) = mpsc::channel(ROOM);
+    let (posted, messages) = mpsc::channel(ROOM);
     let (say, events) = mpsc::channel(ROOM);
     let gone = Scope::new();
-    let client = EventClient { view: view.clone(), principal: admitted.principal.clone(), told };
+    let client = EventClient { view: view.clone(), principal: admitted.principal.clone(), posted };
     endpoint.event_clients.lock().insert(id.clone(), client);
     endpoint.scope.spawn(run(endpoint.clone(), view, admitted, Wire { messages, say, gone: gone.clone() }));
     reply::events(ServeBody::live(EventBody {
@@ -89,7 +89,7 @@ async fn take(
     session: &str,
     request: Request<IncomingBody>,
 ) -> HttpResponse {
-    let Some(told) = endpoint.event_clients.find(session, view, &admitted.principal) else {
+    let Some(posted) = endpoint.event_clients.find(session, view, &admitted.principal) else {
         return reply::text(StatusCode::NOT_FOUND, "there is no such session: open the event stream again\n");
     };
     let (parts, body) = request.into_parts();
@@ -100,7 +100,7 @@ async fn take(
     if let Err(error) = Incoming::parse(&bytes) {
         return post::malformed(&error);
     }
-    match timeout(endpoint.options.patience, told.send(one_line(bytes))).await {
+    match timeout(endpoint.options.patience, posted.send(one_line(bytes))).await {
         Ok(Ok(())) => reply::text(StatusCode::ACCEPTED, "Accepted"),
         Ok(Err(_)) => reply::text(StatusCode::NOT_FOUND, "the event stream of this session has ended\n"),
         Err(_) => reply::text(StatusCode::SERVICE_UNAVAILABLE, "the session takes no more messages now\n"),
@@ -114,7 +114,7 @@ pub(crate) struct EventClients(Mutex<HashMap<Arc<str>, EventClient>>);
 struct EventClient {
     view: View,
     principal: Principal,
-    told: mpsc::Sender<Bytes>,
+    posted: mpsc::Sender<Bytes>,
 }
 
 impl EventClients {
@@ -131,7 +131,7 @@ impl EventClients {
                 && client.principal.roles() == principal.roles()
         };
         let client = clients.get(id).filter(is_theirs)?;
-        Some(client.told.clone())
+        Some(client.posted.clone())
     }
 }
 

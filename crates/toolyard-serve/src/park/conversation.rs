@@ -87,7 +87,7 @@ impl Conversation {
     }
 
     /// The client's answers, and its new request to send notifications on.
-    pub(super) fn hear(&self, responses: &Raw, request: &Request, back: &Arc<dyn Back>) {
+    pub(super) fn receive_answers(&self, responses: &Raw, request: &Request, back: &Arc<dyn Back>) {
         self.questions.attach(back, request.params.at(&["_meta", "progressToken"]));
         self.questions.answer(responses);
     }

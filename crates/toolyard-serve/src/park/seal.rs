@@ -70,7 +70,7 @@ const PURPOSE: &str = "parked call";
 /// Seals and opens states.
 pub(super) struct Seal {
     keys: Arc<Keys>,
-    /// Tells our states from those of an upstream, which may be a gateway like this one.
+    /// Distinguishes our states from those of an upstream, which may be a gateway like this one.
     prefix: String,
 }
 

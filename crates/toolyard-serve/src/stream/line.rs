@@ -25,27 +25,27 @@ pub(super) struct Line {
     queue: mpsc::Sender<Waiting>,
     /// The size of the queued notifications. Answers are not counted: calls are limited, and a large answer
     /// must not cause a change notification to be dropped.
-    told: Arc<AtomicUsize>,
+    queued_bytes: Arc<AtomicUsize>,
     counts: Arc<Counts>,
 }
 
-/// A message in the queue, and how much of `told` it is.
+/// A message in the queue, and how much of `queued_bytes` it is.
 struct Waiting {
     message: Rendered,
-    told: usize,
+    counted: usize,
 }
 
 /// The other end of a [`Line`].
 pub(super) struct Queue {
     receiver: mpsc::Receiver<Waiting>,
-    told: Arc<AtomicUsize>,
+    queued_bytes: Arc<AtomicUsize>,
 }
 
 impl Line {
     pub(super) fn new(counts: Arc<Counts>) -> (Self, Queue) {
         let (queue, receiver) = mpsc::channel(2 * ROOM);
-        let told = Arc::new(AtomicUsize::new(0));
-        (Self { queue, told: told.clone(), counts }, Queue { receiver, told })
+        let queued_bytes = Arc::new(AtomicUsize::new(0));
+        (Self { queue, queued_bytes: queued_bytes.clone(), counts }, Queue { receiver, queued_bytes })
     }
 
     /// Waits until one more answer has room. Waiters are served in order, so every answer that
@@ -56,7 +56,7 @@ impl Line {
 
     fn has_room(&self, weight: Weight) -> bool {
         let waiting = (2 * ROOM).saturating_sub(self.queue.capacity());
-        weight.fits(waiting, self.told.load(Ordering::Relaxed))
+        weight.fits(waiting, self.queued_bytes.load(Ordering::Relaxed))
     }
 }
 
@@ -67,23 +67,23 @@ impl Outlet for Line {
         if !self.has_room(weight) {
             return Counts::add(&self.counts.dropped);
         }
-        let told = message.len();
-        self.told.fetch_add(told, Ordering::Relaxed);
-        if self.queue.try_send(Waiting { message, told }).is_err() {
-            self.told.fetch_sub(told, Ordering::Relaxed);
+        let counted = message.len();
+        self.queued_bytes.fetch_add(counted, Ordering::Relaxed);
+        if self.queue.try_send(Waiting { message, counted }).is_err() {
+            self.queued_bytes.fetch_sub(counted, Ordering::Relaxed);
             Counts::add(&self.counts.dropped);
         }
     }
 
     fn ask(&self, message: Rendered) -> BoxFuture<bool> {
         let queue = self.queue.clone();
-        Box::pin(async move { queue.send(Waiting { message, told: 0 }).await.is_ok() })
+        Box::pin(async move { queue.send(Waiting { message, counted: 0 }).await.is_ok() })
     }
 
     fn answer(&self, message: Rendered) -> BoxFuture<()> {
         let queue = self.queue.clone();
         Box::pin(async move {
-            if queue.send(Waiting { message, told: 0 }).await.is_err() {
+            if queue.send(Waiting { message, counted: 0 }).await.is_err() {
                 tracing::debug!("an answer came after its connection had ended");
             }
         })
@@ -149,7 +149,7 @@ impl Back for LineBack {
 /// Writes until `connection` ends and all that was queued by then is written, or the client takes nothing for
 /// `patience`.
 pub(super) async fn write_lines(
-    Queue { receiver: mut queue, told }: Queue,
+    Queue { receiver: mut queue, queued_bytes }: Queue,
     mut write: impl AsyncWrite + Unpin,
     patience: Duration,
     connection: Scope,
@@ -168,7 +168,7 @@ pub(super) async fn write_lines(
         if count == 0 {
             break;
         }
-        let written = ready.iter().map(|waiting| waiting.told).sum::<usize>();
+        let written = ready.iter().map(|waiting| waiting.counted).sum::<usize>();
         for bytes in gather(&mut ready) {
             if let Err(error) = write_all(&mut write, bytes, patience).await {
                 return tracing::debug!(%error, "a stream connection cannot be written to");
@@ -177,7 +177,7 @@ pub(super) async fn write_lines(
         if !matches!(timeout(patience, write.flush()).await, Ok(Ok(()))) {
             return;
         }
-        told.fetch_sub(written, Ordering::Relaxed);
+        queued_bytes.fetch_sub(written, Ordering::Relaxed);
     }
     // The other side may be gone already.
     let _ = timeout(patience, write.shutdown()).await;
@@ -225,10 +225,10 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn large_notifications_that_nobody_reads_cannot_fill_the_memory() {
+    async fn large_unread_notifications_cannot_fill_the_memory() {
         let counts = Arc::new(Counts::default());
         let (line, queue) = Line::new(counts.clone());
-        let megabytes = |line: &Line| line.told.load(Ordering::Relaxed) / (1024 * 1024);
+        let megabytes = |line: &Line| line.queued_bytes.load(Ordering::Relaxed) / (1024 * 1024);
         (0..100).for_each(|_| tell(&line, &Method::PROGRESS));
         assert_eq!((megabytes(&line), counts.dropped.load(Ordering::Relaxed)), (4, 96));
         // What must not be lost has more room, and it ends too.

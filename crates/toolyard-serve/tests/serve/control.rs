@@ -78,7 +78,7 @@ async fn the_control_api_is_behind_the_same_admission_as_mcp() {
 }
 
 #[tokio::test]
-async fn an_open_listener_makes_nobody_an_operator_but_the_token_does() {
+async fn an_open_listener_makes_no_client_an_operator_but_the_token_does() {
     let world = world(Gate::open().with_operator_token("0perator")).await;
     check(&world, "GET", &[], (200, json!(["local", false]))).await;
     check(&world, "POST", &[], (403, Value::Null)).await;

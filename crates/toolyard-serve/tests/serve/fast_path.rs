@@ -130,7 +130,7 @@ async fn check_same(world: &World, path: &str, fields: &[&str], body: &str) {
 }
 
 #[tokio::test]
-async fn whoever_serves_a_request_it_has_the_same_answer() {
+async fn the_fast_path_and_hyper_give_the_same_answers() {
     let gate = Gate::open().with_token(Principal::token("ann"), "s3cret");
     let closed = world_with(Options { gate, ..Options::default() }).await;
     let open = world_with(Options { body_limit: 2_000, ..Options::default() }).await;
@@ -152,7 +152,7 @@ async fn whoever_serves_a_request_it_has_the_same_answer() {
         let fields = [JSON, MODERN, "mcp-method: tools/call", name.as_str()];
         check_same(&open, "/mcp", &fields, &body).await;
         check_same(&open, "/mcp/files", &fields, &body).await;
-        check_same(&open, "/mcp/nobody", &fields, &body).await;
+        check_same(&open, "/mcp/missing", &fields, &body).await;
         check_same(&open, "/mcp/hub", &fields, &body).await;
         check_same(&closed, "/mcp", &fields, &body).await;
         check_same(&closed, "/mcp", &[&fields[..], &["Authorization: Bearer s3cret"]].concat(), &body).await;
@@ -172,7 +172,7 @@ async fn whoever_serves_a_request_it_has_the_same_answer() {
             check_same(&open, path, &[JSON], body).await;
             check_same(&open, path, &[JSON, "accept: text/html"], body).await;
             check_same(&open, path, &[JSON, "accept: text/html", "accept: */*"], body).await;
-            check_same(&open, path, &[JSON, "mcp-session-id: nobody"], body).await;
+            check_same(&open, path, &[JSON, "mcp-session-id: missing"], body).await;
             check_same(&open, path, &["content-type: text/plain"], body).await;
             check_same(&open, path, &[], body).await;
         }
@@ -310,7 +310,7 @@ async fn a_client_that_has_sent_more_than_is_read_ahead_is_missed_at_the_second_
 }
 
 #[tokio::test]
-async fn a_token_that_is_good_once_is_good_for_its_connection_whoever_serves() {
+async fn a_token_that_is_good_once_is_good_for_its_connection_on_the_fast_path_and_in_hyper() {
     let secret = Secret::parse("MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=").unwrap();
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
     let signed = format!("authorization: Bearer {}", secret.mint("ann", now));
@@ -395,7 +395,7 @@ async fn at_the_end_calls_are_answered_and_idle_connections_closed() {
     assert_eq!(busy.rest().await, "");
 }
 
-/// A client has sent a part of a request when the end comes: nobody waits for the rest. It may be told so.
+/// A client has sent a part of a request when the end comes: the rest is not waited for. It may get an error.
 async fn check_at_the_end(before: Option<&[&str]>, part: impl Fn(&World) -> String) {
     let world = world().await;
     let mut client = Client::new(&world).await;
@@ -421,7 +421,7 @@ async fn ends_soon(world: &World) {
 }
 
 #[tokio::test]
-async fn at_the_end_nobody_waits_for_the_rest_of_a_request() {
+async fn at_the_end_the_rest_of_a_request_is_not_waited_for() {
     for before in [None, Some(&[][..]), Some(&[UNUSUAL])] {
         check_at_the_end(before, |_| String::new()).await;
         check_at_the_end(before, |_| "POST /mcp HTTP/1.1\r\nHost: a".to_owned()).await;
@@ -437,7 +437,7 @@ async fn at_the_end_nobody_waits_for_the_rest_of_a_request() {
 }
 
 #[tokio::test]
-async fn at_the_end_a_client_whose_body_is_awaited_hears_so() {
+async fn at_the_end_a_client_whose_body_is_awaited_gets_an_error() {
     let world = world().await;
     let mut client = Client::new(&world).await;
     let request = call(&world, 1, "echo", &json!({}), &["Expect: 100-continue"]);

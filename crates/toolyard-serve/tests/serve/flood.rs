@@ -53,7 +53,7 @@ async fn check(what: &str, hanging: u64, message: impl Fn(u64) -> Value) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn answers_that_nobody_reads_cannot_fill_the_memory() {
+async fn unread_answers_cannot_fill_the_memory() {
     check("pings", 0, ping).await;
     check("modern requests", 0, |id| with_id(modern("tools/list", json!({})), id)).await;
     check("refusals of a session", 1_000, ping).await;

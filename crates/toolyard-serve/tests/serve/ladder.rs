@@ -1,4 +1,4 @@
-//! What is checked before a message becomes a call, and which status says so.
+//! What is checked before a message becomes a call, and with which status it is refused.
 
 use serde_json::{Value, json};
 use toolyard_model::{ClientKey, Principal};
@@ -103,7 +103,7 @@ async fn paths_and_methods_lead_where_they_say() {
         (("POST", "/mcp/"), good, (200, 0)),
         (("POST", "/mcp/files"), good, (200, 0)),
         (("POST", "/mcp/p/work"), good, (200, 0)),
-        (("POST", "/mcp/nobody"), good, (404, 0)),
+        (("POST", "/mcp/missing"), good, (404, 0)),
         (("POST", "/mcp/a/b/c"), good, (404, 0)),
         // The hub lives in a session: no modern error, so that clients fall back.
         (("POST", "/mcp/hub"), good, (400, 0)),
@@ -227,7 +227,7 @@ async fn parameter_headers_reach_the_handler() {
 }
 
 #[tokio::test]
-async fn connections_beyond_the_limit_are_told_so() {
+async fn connections_beyond_the_limit_get_an_error() {
     use tokio::io::AsyncReadExt;
     let world = world_with(Options { connections: 1, ..Options::default() }).await;
     let _first = world.open_modern("tools/call", json!({ "name": "notify_and_wait" })).await;

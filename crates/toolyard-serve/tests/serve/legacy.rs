@@ -84,7 +84,7 @@ async fn answers_come_in_the_old_form_and_errors_in_200() {
 }
 
 #[tokio::test]
-async fn a_session_is_there_for_whoever_opened_it_only() {
+async fn a_session_is_visible_only_to_the_client_that_opened_it() {
     let gate = Gate::open().with_token(Principal::token("ann"), "a").with_token(Principal::token("bob"), "b");
     let world = world_with(Options { gate, ..Options::default() }).await;
     let reply = world.post(&[("authorization", "Bearer a")], &initialize("2025-11-25")).await;
@@ -200,14 +200,14 @@ async fn a_question_travels_on_the_stream_of_its_call() {
         assert_eq!(world.post(headers, &answer).await.status, 202);
         assert_eq!(live.message().await.unwrap()["result"]["content"][0]["text"], expected);
         assert_eq!(live.message().await, None);
-        // A second answer finds nobody.
+        // A second answer is ignored.
         assert_eq!(world.post(headers, &answer).await.status, 202);
     }
     assert_eq!(world.endpoint.counts().unmatched.load(Ordering::Relaxed), 2);
 }
 
 #[tokio::test]
-async fn a_question_is_given_up_when_nobody_answers() {
+async fn an_unanswered_question_times_out() {
     let options = Options { ask_timeout: Duration::from_millis(20), ..Options::default() };
     let world = world_with(options).await;
     let session = world.initialize("2025-06-18").await;
@@ -242,7 +242,7 @@ async fn log_messages_are_filtered_once_a_level_is_set() {
 }
 
 #[tokio::test]
-async fn a_subscription_stands_once_it_is_acknowledged() {
+async fn a_subscription_is_open_once_it_is_acknowledged() {
     let world = world().await;
     let session = world.initialize("2025-11-25").await;
     let mut outside = world.open_get(&[("mcp-session-id", &session)]).await;
@@ -264,7 +264,7 @@ async fn a_subscription_stands_once_it_is_acknowledged() {
     let dropped = world.double.dropped.load(Ordering::SeqCst);
     world.legacy(&session, "resources/unsubscribe", json!({ "uri": "known:a" })).await;
     until("the listen is dropped", || world.double.dropped.load(Ordering::SeqCst) == dropped + 1).await;
-    // Only the session's own listener is left, and it hears of changes but not of updates.
+    // Only the session's own listener is left, and it receives changes but no updates.
     world.double.listeners.lock().unwrap().truncate(1);
     updated();
     world.double.announce(&Method::TOOLS_CHANGED, None);
@@ -335,7 +335,7 @@ async fn the_end_of_the_endpoint_ends_sessions_and_streams() {
 }
 
 #[tokio::test]
-async fn a_batch_to_a_session_that_is_gone_is_told_so() {
+async fn a_batch_to_a_session_that_is_gone_gets_an_error() {
     let world = world().await;
     let session = world.initialize("2025-03-26").await;
     let headers = &[("mcp-session-id", session.as_str())];

@@ -1,4 +1,4 @@
-//! The doors for newline JSON-RPC: who is let in, which view they get, and what the others are told.
+//! The listeners for newline JSON-RPC: which clients are accepted, which view they get, and how others are refused.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -102,9 +102,9 @@ async fn the_opening_line_chooses_the_view_and_is_not_answered() {
 async fn a_view_that_is_not_there_is_refused_and_the_connection_closed() {
     let doors = doors(Options::default()).await;
     let mut client = doors.local().await;
-    let refusal = client.ask(&json!({ "toolyard": 1, "view": "nobody" })).await;
+    let refusal = client.ask(&json!({ "toolyard": 1, "view": "missing" })).await;
     assert_eq!(refusal["error"]["code"], -32600, "{refusal}");
-    assert!(refusal["error"]["message"].as_str().unwrap().contains("nobody"), "{refusal}");
+    assert!(refusal["error"]["message"].as_str().unwrap().contains("missing"), "{refusal}");
     assert_eq!(client.next().await, Value::Null);
 }
 
@@ -129,7 +129,7 @@ async fn over_tcp_a_token_is_asked_for_where_there_is_one_and_the_owner_needs_no
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_owes_a_token_has_to_bring_it_soon() {
+async fn a_required_token_that_does_not_arrive_in_time_is_an_error() {
     let gate = Gate::open().with_token(Principal::token("ann"), "sesame");
     let doors = doors(Options { gate, ..Options::default() }).await;
     let mut silent = doors.tcp().await;
@@ -139,7 +139,7 @@ async fn whoever_owes_a_token_has_to_bring_it_soon() {
 }
 
 #[tokio::test]
-async fn beyond_the_limit_a_connection_is_told_so_and_closed() {
+async fn a_connection_beyond_the_limit_gets_an_error_and_is_closed() {
     let doors = doors(Options { connections: 1, ..Options::default() }).await;
     let mut first = doors.tcp().await;
     assert_eq!(first.ask(&tools(1)).await["id"], 1);
@@ -175,7 +175,7 @@ async fn a_handler_that_panics_gives_each_request_its_one_answer() {
         let answer = client.next().await;
         assert_eq!((&answer["error"]["code"], &answer["id"]), (&json!(-32603), &json!(1)), "{answer}");
     }
-    // The same connection goes on, and so does a session of the older kind.
+    // The same connection goes on, and so does a legacy session.
     client.send(&modern("tools/list", json!({}))).await;
     assert!(client.next().await["result"]["tools"].is_array());
     let session = world.initialize("2025-11-25").await;

@@ -96,7 +96,7 @@ async fn a_state_serves_once_for_its_own_request_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn a_state_of_somebody_elses_making_reaches_the_handler() {
+async fn a_state_that_another_program_made_reaches_the_handler() {
     let world = world().await;
     let more = json!({ "requestState": "yard-0011223344556677.abc", "inputResponses": {} });
     assert_eq!(text(&call(&world, "echo", more).await), "echo");
@@ -120,7 +120,11 @@ async fn two_hundred_clients_that_never_come_back_leave_nothing_behind() {
     until("all calls have ended", || world.endpoint.parked() == 0).await;
     assert_eq!(world.double.started.load(Ordering::SeqCst), 200);
     until("all tasks have ended", || world.scope.tasks() <= tasks).await;
-    assert_eq!(world.double.dropped.load(Ordering::SeqCst), 0, "whoever asked was told and ended by itself");
+    assert_eq!(
+        world.double.dropped.load(Ordering::SeqCst),
+        0,
+        "each handler got an error and ended by itself"
+    );
 }
 
 #[tokio::test]

@@ -65,7 +65,7 @@ async fn a_client_that_lost_its_stream_gets_the_rest() {
 }
 
 #[tokio::test]
-async fn an_answer_that_nobody_read_is_kept() {
+async fn an_unread_answer_is_kept() {
     let world = world().await;
     let session = world.initialize("2025-11-25").await;
     let mut live = world.open_legacy(&session, "tools/call", json!({ "name": "notify_and_wait" })).await;
@@ -117,7 +117,7 @@ async fn a_call_that_hangs_up_goes_on_and_its_client_comes_back() {
 }
 
 #[tokio::test]
-async fn nobody_else_is_hung_up_on() {
+async fn connections_that_cannot_be_resumed_are_not_closed() {
     let world = world().await;
     let session = world.initialize("2025-06-18").await;
     world.double.gate.notify_one();
@@ -129,7 +129,7 @@ async fn nobody_else_is_hung_up_on() {
 }
 
 #[tokio::test]
-async fn a_stream_whose_past_is_lost_ends_and_says_so() {
+async fn resuming_a_stream_whose_past_is_lost_is_an_error() {
     let world = world().await;
     let session = world.initialize("2025-11-25").await;
     let params = json!({ "name": "notify", "arguments": { "count": 600 } });
@@ -166,7 +166,7 @@ async fn what_belongs_to_no_call_can_be_resumed_too() {
 }
 
 #[tokio::test]
-async fn a_client_that_missed_too_much_outside_of_calls_hears_what_comes_next() {
+async fn a_client_that_missed_too_much_outside_of_calls_receives_what_comes_next() {
     use toolyard_proto::Method;
     let world = world().await;
     let session = world.initialize("2025-11-25").await;

@@ -14,7 +14,7 @@ async fn world_of(folder: &Path) -> World {
 }
 
 #[tokio::test]
-async fn its_session_is_there_again_with_all_it_said() {
+async fn a_session_is_restored_with_all_that_its_client_set() {
     let folder = tempfile::tempdir().unwrap();
     let first = world_of(folder.path()).await;
     let session = first.initialize("2025-06-18").await;
@@ -35,9 +35,9 @@ async fn its_session_is_there_again_with_all_it_said() {
     assert_eq!(origin.revision.as_str(), "2025-06-18");
     assert_eq!(origin.capabilities.as_str(), r#"{"elicitation":{},"sampling":{},"roots":{}}"#);
     let requests = second.double.requests.lock().unwrap().clone();
-    let told = requests.iter().filter(|request| request.method.as_str() == "logging/setLevel");
-    let told: Vec<_> = told.map(|request| request.params.as_str().to_owned()).collect();
-    assert_eq!(told, [r#"{"level":"error"}"#], "the handler is told, once");
+    let levels = requests.iter().filter(|request| request.method.as_str() == "logging/setLevel");
+    let levels: Vec<_> = levels.map(|request| request.params.as_str().to_owned()).collect();
+    assert_eq!(levels, [r#"{"level":"error"}"#], "the handler gets it, once");
     assert_eq!(one.events().len(), 2, "only what is as grave as it asked for, and the answer: {}", one.body);
 }
 
@@ -52,7 +52,7 @@ async fn an_event_from_before_the_restart_does_not_keep_it_from_listening() {
 }
 
 #[tokio::test]
-async fn a_session_that_was_ended_stays_ended_and_nobody_elses_is_found() {
+async fn a_session_that_was_ended_stays_ended_and_those_of_other_clients_are_not_found() {
     let folder = tempfile::tempdir().unwrap();
     let first = world_of(folder.path()).await;
     let (kept, ended) = (first.initialize("2025-11-25").await, first.initialize("2025-11-25").await);
@@ -109,7 +109,7 @@ async fn what_a_client_watches_and_its_level_survive_a_crash() {
     until_remembered(folder.path(), "a:left", false).await;
     first.legacy(&session, "logging/setLevel", json!({ "level": "error" })).await;
     until_remembered(folder.path(), r#""level":"error""#, true).await;
-    // Nobody told the first one to end. The second does not forget before it has subscribed again.
+    // The first one was not asked to end. The second does not forget before it has subscribed again.
     let second = world_of(folder.path()).await;
     second.double.refusals.store(2, Ordering::SeqCst);
     second.legacy(&session, "ping", json!({})).await;
@@ -137,31 +137,31 @@ async fn a_session_in_use_is_not_forgotten_for_its_age() {
     assert_eq!(second.legacy(&session, "ping", json!({})).await.status, 200);
 }
 
-/// Puts a pipe in place of a file: whoever reads it waits for somebody who writes. Says whether that was told to
-/// it in time.
+/// Puts a pipe in place of a file: reading it waits until a message is sent, or for ten seconds. The thread returns
+/// whether the message came in time.
 fn slow(file: &Path) -> (std::sync::mpsc::Sender<()>, std::thread::JoinHandle<bool>) {
     std::fs::remove_file(file).unwrap();
     assert!(std::process::Command::new("mkfifo").arg(file).status().unwrap().success());
-    let (tell, told) = std::sync::mpsc::channel();
+    let (finish, finished) = std::sync::mpsc::channel();
     let file = file.to_owned();
     let writer = std::thread::spawn(move || {
-        let in_time = told.recv_timeout(Duration::from_secs(10)).is_ok();
+        let in_time = finished.recv_timeout(Duration::from_secs(10)).is_ok();
         std::fs::write(file, "{}").unwrap();
         in_time
     });
-    (tell, writer)
+    (finish, writer)
 }
 
 #[tokio::test]
-async fn a_session_that_takes_long_to_read_holds_up_nobody_else() {
+async fn a_session_that_takes_long_to_read_delays_no_other() {
     let folder = tempfile::tempdir().unwrap();
     let session = world_of(folder.path()).await.initialize("2025-06-18").await;
     let world = world_of(folder.path()).await;
-    let (tell, writer) = slow(&only_file(folder.path()));
+    let (finish, writer) = slow(&only_file(folder.path()));
     let others = async {
         tokio::task::yield_now().await;
         assert_eq!(world.modern("tools/list", json!({})).await.status, 200);
-        let _ = tell.send(());
+        let _ = finish.send(());
     };
     let (restored, ()) = tokio::join!(world.legacy(&session, "ping", json!({})), others);
     assert!(writer.join().unwrap(), "others were answered meanwhile");

@@ -1,4 +1,4 @@
-//! A call that says nothing for long: proxies on the way must not take its connection for dead.
+//! A call that sends nothing for long: proxies on the way must not take its connection for dead.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ async fn quiet_world() -> World {
     world_with(Options { keep_alive: Duration::from_millis(30), ..Options::default() }).await
 }
 
-/// It has begun to answer although nothing has been said; then the answer comes.
+/// The response has begun although nothing has been sent; then the answer comes.
 async fn check(world: &World, live: Live, text: Value) {
     assert_eq!((live.status, live.headers["content-type"].as_bytes()), (200, "text/event-stream".as_bytes()));
     world.double.gate.notify_one();

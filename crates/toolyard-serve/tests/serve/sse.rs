@@ -35,7 +35,7 @@ fn call(id: u64, name: &str) -> Value {
 }
 
 #[tokio::test]
-async fn a_client_of_the_oldest_kind_is_served() {
+async fn an_http_sse_client_is_served() {
     let world = world().await;
     let (mut events, address) = open(&world, "/sse", &[]).await;
     assert!(address.starts_with("/sse?sessionId="), "{address}");
@@ -53,7 +53,7 @@ async fn a_client_of_the_oldest_kind_is_served() {
 }
 
 #[tokio::test]
-async fn the_view_is_in_the_path_and_a_session_belongs_to_whoever_opened_it() {
+async fn the_view_is_in_the_path_and_a_session_belongs_to_the_client_that_opened_it() {
     let gate = Gate::open()
         .with_token(Principal::token("ann"), "sesame")
         .with_token(Principal::token("bob"), "simsim");
@@ -61,7 +61,7 @@ async fn the_view_is_in_the_path_and_a_session_belongs_to_whoever_opened_it() {
     assert_eq!(world.send("GET", "/sse", &[], "").await.status, 401);
     let ann: Headers<'_> = &[("authorization", "Bearer sesame"), ("content-type", "application/json")];
     let bob: Headers<'_> = &[("authorization", "Bearer simsim"), ("content-type", "application/json")];
-    assert_eq!(world.send("GET", "/sse/nobody", ann, "").await.status, 404);
+    assert_eq!(world.send("GET", "/sse/missing", ann, "").await.status, 404);
     let (mut events, address) = open(&world, "/sse/p/work", ann).await;
     let hello = initialize("2024-11-05").to_string();
     assert_eq!(world.send("POST", &address, bob, &hello).await.status, 404);
@@ -134,7 +134,7 @@ async fn check_link(connected: Connected, revision: Revision) {
 }
 
 #[tokio::test]
-async fn our_own_links_reach_it_when_told_to_and_when_nothing_else_is_spoken() {
+async fn our_own_links_use_http_sse_on_request_and_if_nothing_else_is_offered() {
     let (world, scope) = (world().await, Scope::new());
     let spec =
         HttpSpec::new(format!("http://{}/sse", world.address).parse().unwrap(), http::HeaderMap::new());
@@ -155,10 +155,10 @@ async fn our_own_links_reach_sockets() {
     for spec in [SocketSpec::Tcp(address), SocketSpec::Local(path)] {
         check_link(link(Target::Socket(spec), &scope).await, Revision::NEWEST).await;
     }
-    let nobody = Target::Socket(SocketSpec::Local(folder.path().join("nobody.sock")));
+    let missing = Target::Socket(SocketSpec::Local(folder.path().join("missing.sock")));
     let (name, era, timeouts) = (Arc::from("gone"), EraPin::Auto, Timeouts::default());
-    let upstream = UpstreamTarget { name, target: nobody, era, timeouts };
+    let upstream = UpstreamTarget { name, target: missing, era, timeouts };
     let offer = Offer { capabilities: json!({}).into(), client_info: json!({}).into() };
     let error = connect(&upstream, None, &offer, &scope).await.unwrap_err().to_string();
-    assert!(error.contains("nobody.sock") && error.contains("check that it is running"), "{error}");
+    assert!(error.contains("missing.sock") && error.contains("check that it is running"), "{error}");
 }

@@ -219,7 +219,7 @@ async fn piped(revision: Option<&str>, lines: &[Value]) -> Client {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_pipes_requests_in_gets_all_answers() {
+async fn a_client_that_pipes_requests_in_gets_all_answers() {
     let modern = |id: u64, name: &str| {
         let mut call = modern("tools/call", json!({ "name": name }));
         call["id"] = id.into();
@@ -248,7 +248,7 @@ async fn whoever_pipes_requests_in_gets_all_answers() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_pipes_requests_in_is_not_waited_for_for_ever() {
+async fn a_client_that_pipes_requests_in_is_not_waited_for_for_ever() {
     let begun = tokio::time::Instant::now();
     let mut client = piped(None, &[modern("tools/call", json!({ "name": "hang" }))]).await;
     let mut line = String::new();
@@ -258,7 +258,7 @@ async fn whoever_pipes_requests_in_is_not_waited_for_for_ever() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_pipes_requests_in_cannot_be_asked() {
+async fn a_client_that_pipes_requests_in_cannot_be_asked() {
     let begun = tokio::time::Instant::now();
     let mut client = piped(Some("2025-06-18"), &[call(1, "ask", &json!({}))]).await;
     let mut answer = client.next().await;
@@ -300,7 +300,7 @@ async fn a_subscription_on_a_line_bears_its_id_to_the_end() {
 }
 
 #[tokio::test]
-async fn a_legacy_session_hears_plain_notifications() {
+async fn a_legacy_session_receives_plain_notifications() {
     let mut client = client(Options::default());
     client.shake_hands("2025-11-25").await;
     let double = client.double.clone();

@@ -57,7 +57,7 @@ impl Drop for CountDrop {
 }
 
 impl Double {
-    /// Says something to everybody who listens.
+    /// Sends a notification to every listener.
     pub(crate) fn announce(&self, method: &Method, params: Option<&Value>) {
         for peer in &*self.listeners.lock().unwrap() {
             peer.notify(Notification::new(method.clone(), params.cloned().map(Raw::from)));
@@ -118,7 +118,7 @@ impl Double {
                     tokio::task::yield_now().await;
                 },
                 "wait" => gate.notified().await,
-                // Talks on after its answer, and says when it has.
+                // Sends another message after its answer, and then notifies `late`.
                 "late" => scope.spawn(async move {
                     gate.notified().await;
                     peer.notify(progress(9));

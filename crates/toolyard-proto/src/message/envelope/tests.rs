@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::*;
 
 /// The members that were found, in words.
-fn told(envelope: &Envelope<'_>) -> String {
+fn describe(envelope: &Envelope<'_>) -> String {
     let Envelope { jsonrpc, id, method, params, result, error, .. } = envelope;
     let text = |text: &Option<Text<'_>>| text.as_ref().map(|text| text.0.clone().into_owned());
     format!("{:?} {id:?} {:?} {params:?} {result:?} {error:?}", text(jsonrpc), text(method))
@@ -16,7 +16,7 @@ fn check(text: &str) -> bool {
     let scanned = Envelope::scan(text);
     let read = serde_json::from_str::<Envelope<'_>>(text);
     if let Some(scanned) = &scanned {
-        assert_eq!(told(scanned), told(&read.unwrap()), "{text}");
+        assert_eq!(describe(scanned), describe(&read.unwrap()), "{text}");
     }
     scanned.is_some()
 }

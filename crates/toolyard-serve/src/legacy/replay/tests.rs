@@ -33,7 +33,7 @@ async fn after(streams: &Arc<Streams>, event: String) -> Option<usize> {
 }
 
 #[tokio::test]
-async fn an_answer_that_nobody_read_outlives_what_others_say() {
+async fn an_unread_answer_outlives_the_messages_of_other_streams() {
     let streams = streams();
     let (number, outlet) = left(&streams).await;
     outlet.answer(message(1)).await;
@@ -53,7 +53,7 @@ async fn an_answer_that_nobody_read_outlives_what_others_say() {
 }
 
 #[tokio::test]
-async fn whoever_comes_back_for_an_answer_that_is_lost_is_told_so() {
+async fn coming_back_for_a_lost_answer_fails() {
     let streams = streams();
     let (number, outlet) = left(&streams).await;
     outlet.answer(message(LARGE)).await;
