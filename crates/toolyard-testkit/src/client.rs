@@ -21,18 +21,18 @@ pub struct Client {
 #[derive(Debug, Default)]
 struct Side {
     answers: HashMap<&'static str, Value>,
-    heard: Mutex<Heard>,
+    received: Mutex<Received>,
 }
 
 #[derive(Debug, Default)]
-struct Heard {
+struct Received {
     notifications: Vec<Notification>,
     asks: Vec<Ask>,
     hung_up: Option<Duration>,
 }
 
 impl Client {
-    /// A client on a stream connection that can do what `capabilities` says.
+    /// A client on a stream connection that declares `capabilities`.
     pub fn new(revision: Revision, capabilities: Value) -> Self {
         let origin = Origin::new(View::Everything, Principal::local(), ClientKey::Connection(1), revision)
             .with_capabilities(capabilities.into());
@@ -66,38 +66,38 @@ impl Client {
     /// What the handler has sent so far, oldest first, as `[method, params]`.
     pub fn notifications(&self) -> Vec<Value> {
         let open = |n: &Notification| json!([n.method.as_str(), n.params]);
-        self.side.heard().notifications.iter().map(open).collect()
+        self.side.received().notifications.iter().map(open).collect()
     }
 
     /// The questions so far, as `[method, params]`.
     pub fn asks(&self) -> Vec<Value> {
-        self.side.heard().asks.iter().map(|ask| json!([ask.method.as_str(), ask.params])).collect()
+        self.side.received().asks.iter().map(|ask| json!([ask.method.as_str(), ask.params])).collect()
     }
 
     /// When the handler wanted the client back after hanging up, if it did.
     pub fn hung_up(&self) -> Option<Duration> {
-        self.side.heard().hung_up
+        self.side.received().hung_up
     }
 }
 
 impl Side {
-    fn heard(&self) -> MutexGuard<'_, Heard> {
-        self.heard.lock().unwrap_or_else(PoisonError::into_inner)
+    fn received(&self) -> MutexGuard<'_, Received> {
+        self.received.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Back for Side {
     fn notify(&self, notification: Notification) {
-        self.heard().notifications.push(notification);
+        self.received().notifications.push(notification);
     }
 
     fn ask(&self, ask: Ask) -> BoxFuture<Result<Raw, AskError>> {
         let answer = self.answers.get(ask.method.as_str()).cloned().map(Raw::from);
-        self.heard().asks.push(ask);
+        self.received().asks.push(ask);
         Box::pin(async { answer.ok_or_else(|| AskError::Unsupported("not in the script".into())) })
     }
 
     fn hang_up(&self, come_back_after: Duration) {
-        self.heard().hung_up = Some(come_back_after);
+        self.received().hung_up = Some(come_back_after);
     }
 }

@@ -37,7 +37,7 @@ use self::counts::Counts;
 pub enum Eras {
     #[default]
     Both,
-    /// Modern requests are met as by a server that never heard of them.
+    /// Modern requests are answered as by a server that does not know them.
     Legacy,
     /// An `initialize` is answered with the supported versions.
     Modern,

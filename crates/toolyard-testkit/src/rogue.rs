@@ -1,4 +1,4 @@
-//! A server that does wrong, in the way its name says, over every transport and in either era. It writes bytes
+//! A server with a fault, the one that its name states, over every transport and in either era. It writes bytes
 //! itself, since no honest library would send these.
 //!
 //! Its tool is called `go`. With `{"calm": true}` it answers as it should, whatever its name.
@@ -95,7 +95,7 @@ impl Rogue {
     }
 }
 
-/// What is said instead of one good answer, or around it.
+/// What is sent instead of one good answer, or around it.
 fn messages(fault: &str, id: &Value, answer: Vec<u8>) -> Vec<Vec<u8>> {
     let text = |text: &str| String::from_utf8_lossy(&answer).replace("well", text).into_bytes();
     match fault {

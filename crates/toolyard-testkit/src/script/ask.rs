@@ -18,7 +18,7 @@ impl Call {
             return self.ask_today(method, &params, capability);
         }
         match self.server.put(&self.out, method, params).await {
-            Ok(answer) => Ok(said(&answer)),
+            Ok(answer) => Ok(as_text(&answer)),
             Err(error) => {
                 let mut refused = text(&format!("refused: {}", error["message"].as_str().unwrap_or("?")));
                 refused["isError"] = json!(true);
@@ -57,7 +57,7 @@ impl Call {
             );
         };
         match (self.params["requestState"] == "kept", responses.get("q")) {
-            (true, Some(answer)) => Ok(said(answer)),
+            (true, Some(answer)) => Ok(as_text(answer)),
             _ => Err(error(-32602, "the state is not what was given out, or the answer is missing")),
         }
     }
@@ -68,7 +68,7 @@ fn sampling() -> Value {
 }
 
 /// The answer, as the text that the client looks for.
-fn said(answer: &Value) -> Value {
+fn as_text(answer: &Value) -> Value {
     let found = [
         &answer["content"]["name"],
         &answer["content"]["text"],

@@ -38,7 +38,7 @@ struct Shared {
 #[derive(Debug, Default)]
 struct State {
     waiting: HashMap<u64, oneshot::Sender<Value>>,
-    heard: Vec<Value>,
+    received: Vec<Value>,
     /// What it should never have seen.
     wrong: Vec<String>,
 }
@@ -160,17 +160,17 @@ impl Client {
     }
 
     /// Waits for a notification that fits, taking it out.
-    pub async fn hear(&self, method: &str, fits: impl Fn(&Value) -> bool) -> Result<Value, String> {
+    pub async fn receive(&self, method: &str, fits: impl Fn(&Value) -> bool) -> Result<Value, String> {
         let waiting = async {
             loop {
                 let news = self.shared.news.notified();
                 let found = {
                     let mut state = self.state();
                     let at = state
-                        .heard
+                        .received
                         .iter()
                         .position(|printed| printed["method"] == method && fits(&printed["params"]));
-                    at.map(|at| state.heard.remove(at))
+                    at.map(|at| state.received.remove(at))
                 };
                 match found {
                     Some(found) => return found["params"].clone(),
@@ -178,20 +178,20 @@ impl Client {
                 }
             }
         };
-        let heard = tokio::time::timeout(PATIENCE, waiting).await;
-        heard.map_err(|_| format!("{method} was not heard; heard: {:?}", self.state().heard))
+        let found = tokio::time::timeout(PATIENCE, waiting).await;
+        found.map_err(|_| format!("{method} was not received; received: {:?}", self.state().received))
     }
 
-    /// Tells the other side something.
-    pub async fn tell(&self, method: &str) -> Result<(), String> {
+    /// Sends a notification.
+    pub async fn notify(&self, method: &str) -> Result<(), String> {
         self.send(json!({ "jsonrpc": "2.0", "method": method })).await
     }
 
     /// The notifications of a kind that it has received so far and that were not awaited.
-    pub fn heard(&self, method: &str) -> Vec<Value> {
+    pub fn received(&self, method: &str) -> Vec<Value> {
         let state = self.state();
         state
-            .heard
+            .received
             .iter()
             .filter(|printed| printed["method"] == method)
             .map(|printed| printed["params"].clone())
@@ -215,7 +215,7 @@ impl Client {
             }
             (Some(method), Some(id)) => self.asked(method, id, message),
             _ => {
-                self.state().heard.push(message.clone());
+                self.state().received.push(message.clone());
                 self.shared.news.notify_waiters();
             }
         }

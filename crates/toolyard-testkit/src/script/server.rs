@@ -155,7 +155,7 @@ impl Server {
         }
     }
 
-    /// Announces a change, to those who want to hear of it.
+    /// Announces a change to those that subscribed to it.
     pub(super) async fn announce(&self, method: &str, wanted: &str, params: Value) {
         let targets: Vec<(Out, Option<Value>)> = {
             let mut state = self.state();

@@ -116,7 +116,7 @@ async fn log(call: &Call) -> Result<Value, Value> {
     };
     let info = LogLevel::parse("info");
     if level.and_then(|level| LogLevel::parse(&level)).is_some_and(|level| Some(level) <= info) {
-        call.notify("notifications/message", json!({ "level": "info", "data": "said" })).await;
+        call.notify("notifications/message", json!({ "level": "info", "data": "hello" })).await;
     }
     Ok(text("logged"))
 }

@@ -1,5 +1,5 @@
-//! The state that a modern client carries while an older server waits for its answer: whoever changes it, repeats
-//! it, comes too late with it, or has it from somebody else, is refused, and costs the rightful client nothing.
+//! The state that a modern client carries while a legacy server waits for its answer: a state that was changed, is
+//! used twice, comes too late or belongs to another client is refused, and the rightful client loses nothing.
 
 use std::time::Duration;
 
@@ -45,7 +45,7 @@ async fn check_refused(world: &World, what: &str, call: &Say<'_>) {
 }
 
 #[tokio::test]
-async fn a_state_that_was_touched_or_is_somebody_elses_is_refused_and_the_right_one_still_serves_once() {
+async fn a_changed_state_or_one_of_another_client_is_refused_and_the_right_one_still_serves_once() {
     let world = World::open(OLD, Reach::Http, two_people()).await;
     let call = say("elicit").by("a");
     let state = asked(&world, &call).await;
@@ -88,13 +88,13 @@ async fn a_state_of_another_gateway_is_refused() {
 }
 
 #[tokio::test]
-async fn a_state_that_has_expired_is_refused_and_the_server_was_told() {
+async fn a_state_that_has_expired_is_refused_and_the_server_got_a_cancel() {
     let options = Options { ask_timeout: Duration::from_millis(200), ..two_people() };
     let world = World::open(OLD, Reach::Http, options).await;
     let call = say("elicit").by("a");
     let state = asked(&world, &call).await;
     until("the call is given up", || world.endpoint.parked() == 0).await;
-    until("the server hears of it", || world.server.answers() == [json!({ "action": "cancel" })]).await;
+    until("the server is answered", || world.server.answers() == [json!({ "action": "cancel" })]).await;
     let (status, answer) = world.post(&call.with(&state, answers())).await;
     assert_eq!((status, &answer["error"]["code"]), (200, &json!(-32602)), "{answer}");
     assert_eq!(world.server.called("elicit"), 1);

@@ -1,4 +1,4 @@
-//! What a modern server says by HTTP status is never said so to an older client, which would take it for the end
+//! The HTTP status of a modern server's error is never passed on to a legacy client, which would take it for the end
 //! of its session.
 
 use serde_json::{Value, json};
@@ -8,7 +8,7 @@ use toolyard_serve::Options;
 use crate::world::{Reach, World};
 
 #[tokio::test]
-async fn no_status_of_a_modern_server_reaches_an_older_client() {
+async fn no_status_of_a_modern_server_reaches_a_legacy_client() {
     let world = World::open(Revision::NEWEST, Reach::Http, Options::default()).await;
     for revision in
         [Revision::V2024_11_05, Revision::V2025_03_26, Revision::V2025_06_18, Revision::V2025_11_25]

@@ -1,4 +1,4 @@
-//! Tasks that the gateway follows for a client that knows none: whoever cancels the call cancels the task.
+//! Tasks that the gateway follows for a client that knows none: cancelling the call cancels the task.
 
 use std::time::Duration;
 
@@ -36,7 +36,7 @@ async fn a_legacy_client_that_cancels_ends_the_task_of_a_modern_server() {
 }
 
 #[tokio::test]
-async fn an_older_client_that_cancels_ends_the_task_of_a_2025_11_25_server() {
+async fn a_legacy_client_that_cancels_ends_the_task_of_a_2025_11_25_server() {
     check_cancelled_by_session(OLD, Revision::V2025_06_18).await;
 }
 

@@ -1,4 +1,4 @@
-//! Servers that lack something: what clients of the other kind hear.
+//! Servers that lack something: what clients of the other era see.
 
 use serde_json::json;
 use toolyard_proto::Revision;
@@ -10,7 +10,7 @@ use crate::world::{Reach, World, say};
 const OLD: Revision = Revision::V2025_11_25;
 
 #[tokio::test]
-async fn a_server_without_log_or_subscriptions_says_so_in_its_own_view_and_the_view_of_all_does_not() {
+async fn methods_that_a_server_lacks_are_unknown_in_its_own_view_but_not_in_the_view_of_all() {
     for server in [OLD, Revision::NEWEST] {
         let world = World::with(server, Manner::ToolsOnly, Reach::Http, Options::default()).await;
         let alone = world.client(OLD).await;
@@ -43,7 +43,7 @@ async fn a_server_that_offers_no_stream_of_its_own_works_without() {
         assert_eq!(client.tool("sample").await.unwrap(), "sampled", "{revision}");
         let params = json!({ "name": "progress", "arguments": {} });
         client.ask_with("tools/call", params, json!({ "progressToken": "t" })).await.unwrap();
-        client.hear("notifications/progress", |params| params["progress"] == 2).await.unwrap();
+        client.receive("notifications/progress", |params| params["progress"] == 2).await.unwrap();
     }
     let (_, answer) = world.post(&say("echo")).await;
     assert_eq!(answer["result"]["resultType"], "complete", "{answer}");

@@ -53,7 +53,7 @@ async fn a_user_who_declines_ends_the_call() {
 }
 
 #[tokio::test]
-async fn a_modern_client_that_cannot_show_pages_is_told_which_one() {
+async fn a_modern_client_that_cannot_show_pages_gets_the_address_in_the_error() {
     let world = world().await;
     let call = Say { capabilities: json!({ "elicitation": {} }), ..say("visit") };
     let (_, answer) = world.post(&call).await;
@@ -62,7 +62,7 @@ async fn a_modern_client_that_cannot_show_pages_is_told_which_one() {
 }
 
 #[tokio::test]
-async fn a_client_of_the_same_revision_gets_the_error_as_it_was_said() {
+async fn a_client_of_the_same_revision_gets_the_error_unchanged() {
     let world = world().await;
     let client = world.client(OLD).await;
     let error = client.ask("tools/call", json!({ "name": "visit", "arguments": {} })).await.unwrap_err();
@@ -74,7 +74,7 @@ async fn a_client_of_the_same_revision_gets_the_error_as_it_was_said() {
 }
 
 #[tokio::test]
-async fn a_client_of_an_older_revision_is_told_in_words() {
+async fn a_client_of_an_earlier_revision_gets_the_address_in_words() {
     let world = world().await;
     for revision in [Revision::V2024_11_05, Revision::V2025_03_26, Revision::V2025_06_18] {
         let client = world.client(revision).await;
@@ -84,7 +84,7 @@ async fn a_client_of_an_older_revision_is_told_in_words() {
     }
 }
 
-/// The other direction: a modern server asks by its answer, and never does anybody hear the old error.
+/// The other direction: a modern server asks by its answer, and no client ever receives the legacy error.
 #[tokio::test]
 async fn a_modern_servers_page_is_a_question_to_clients_that_can_show_it_and_words_to_others() {
     let world = World::open(Revision::NEWEST, Reach::Http, Options::default()).await;

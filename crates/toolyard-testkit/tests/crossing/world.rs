@@ -1,4 +1,4 @@
-//! A gateway before one scripted server, and a plain HTTP client that says exactly what a test wants said.
+//! A gateway in front of one scripted server, and a plain HTTP client that sends exactly what a test wants.
 
 use std::fmt;
 use std::sync::Arc;
@@ -193,7 +193,7 @@ pub(crate) async fn post(address: &str, say: &Say<'_>) -> (u16, Value) {
         let status = response.status().as_u16();
         (status, response.into_body().collect().await.unwrap().to_bytes())
     };
-    // Whoever gives the exchange up hangs up with it.
+    // Dropping the exchange closes the connection.
     let (status, body) = tokio::select! {
         exchanged = exchange => exchanged,
         ended = connection => panic!("the connection ended: {ended:?}"),
@@ -249,7 +249,7 @@ impl Way {
         })
     }
 
-    /// A connection of which both sides know already whom they talk to.
+    /// A connection whose ends know each other's era already.
     fn in_memory(&self) -> Connected {
         let (ours, theirs) = tokio::io::duplex(256 * 1024);
         let (read, write) = tokio::io::split(theirs);

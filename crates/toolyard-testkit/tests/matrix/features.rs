@@ -1,4 +1,4 @@
-//! The one table of features: since when each side knows it, and how a client tells that it works.
+//! The one table of features: since when each side knows it, and how a client checks that it works.
 
 use std::time::Duration;
 
@@ -47,11 +47,11 @@ pub(crate) const FEATURES: &[Feature] = &[
     feature!("tasks", V2024_11_05, V2025_11_25, task),
 ];
 
-fn expect(said: &str, expected: &str) -> Result<(), String> {
-    if said == expected { Ok(()) } else { Err(format!("{said:?} instead of {expected:?}")) }
+fn expect(got: &str, expected: &str) -> Result<(), String> {
+    if got == expected { Ok(()) } else { Err(format!("{got:?} instead of {expected:?}")) }
 }
 
-/// A tool that asks what this client's revision cannot do: it ends, and says why.
+/// A tool that asks what this client's revision cannot do: it fails with the reason.
 pub(crate) async fn refused(client: &Client, feature: &str) -> Result<(), String> {
     let tool = if feature.ends_with("url") { "elicit_url" } else { "elicit" };
     match client.tool(tool).await {
@@ -79,7 +79,7 @@ async fn progress(client: &Client) -> Result<(), String> {
     for step in [1, 2] {
         let fits =
             |params: &serde_json::Value| params["progress"] == step && params["progressToken"] == "mine";
-        client.hear("notifications/progress", fits).await?;
+        client.receive("notifications/progress", fits).await?;
     }
     Ok(())
 }
@@ -89,7 +89,7 @@ async fn cancel(client: &Client) -> Result<(), String> {
     let params = json!({ "name": "slow", "arguments": {} });
     let meta = json!({ "progressToken": "slow" });
     let begun = client.begin("tools/call", params, meta).await.map_err(|error| error.to_string())?;
-    client.hear("notifications/progress", |params| params["progressToken"] == "slow").await?;
+    client.receive("notifications/progress", |params| params["progressToken"] == "slow").await?;
     client.cancel(begun).await?;
     for _ in 0..200 {
         if client.tool("cancels").await? != before {
@@ -97,7 +97,7 @@ async fn cancel(client: &Client) -> Result<(), String> {
         }
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    Err("the server was never told".into())
+    Err("the server never received the cancel".into())
 }
 
 async fn log(client: &Client) -> Result<(), String> {
@@ -110,7 +110,7 @@ async fn log(client: &Client) -> Result<(), String> {
     }
     let params = json!({ "name": "log", "arguments": {} });
     client.ask_with("tools/call", params, meta).await.map_err(|error| error.to_string())?;
-    client.hear("notifications/message", |params| params["data"] == "said").await.map(drop)
+    client.receive("notifications/message", |params| params["data"] == "hello").await.map(drop)
 }
 
 /// Opens a subscription in the client's own way, and leaves it open.
@@ -118,7 +118,7 @@ async fn listen(client: &Client, notifications: serde_json::Value) -> Result<(),
     let params = json!({ "notifications": notifications });
     client.begin("subscriptions/listen", params, json!({})).await.map_err(|error| error.to_string())?;
     let method = "notifications/subscriptions/acknowledged";
-    let ack = client.hear(method, |params| params["notifications"] == notifications).await?;
+    let ack = client.receive(method, |params| params["notifications"] == notifications).await?;
     let is_stamped = ack["_meta"].get("io.modelcontextprotocol/subscriptionId").is_some();
     if is_stamped { Ok(()) } else { Err(format!("no subscription id in {ack}")) }
 }
@@ -128,7 +128,7 @@ async fn list_changed(client: &Client) -> Result<(), String> {
         listen(client, json!({ "toolsListChanged": true })).await?;
     }
     client.tool("change").await?;
-    client.hear("notifications/tools/list_changed", |_| true).await.map(drop)
+    client.receive("notifications/tools/list_changed", |_| true).await.map(drop)
 }
 
 async fn subscribe(client: &Client) -> Result<(), String> {
@@ -139,7 +139,7 @@ async fn subscribe(client: &Client) -> Result<(), String> {
         set.map_err(|error| error.to_string())?;
     }
     client.tool("touch").await?;
-    client.hear("notifications/resources/updated", |params| params["uri"] == "test://a").await.map(drop)
+    client.receive("notifications/resources/updated", |params| params["uri"] == "test://a").await.map(drop)
 }
 
 async fn elicit(client: &Client) -> Result<(), String> {
@@ -197,7 +197,7 @@ const DONE: &str = "done in \"file:///root\"";
 
 async fn task(client: &Client) -> Result<(), String> {
     let mut params = json!({ "name": "task", "arguments": {} });
-    // A client of the revision that has them asks for a task itself, where the server has said that it may.
+    // A client of the revision that has tasks asks for one itself, if the server declares them.
     let asks_itself = client.revision() == V2025_11_25 && offers_tasks(client).await?;
     if asks_itself {
         params["task"] = json!({ "ttl": 60_000 });

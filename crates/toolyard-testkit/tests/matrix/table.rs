@@ -13,7 +13,7 @@ const END: &str = "<!-- end -->";
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     Works,
-    /// The server asks for something that the client's revision does not have; both are told.
+    /// The server asks for something that the client's revision does not have; both get an error.
     Refused,
     /// The server's revision has no such thing, so there is nothing to carry.
     Lacking,
@@ -62,6 +62,6 @@ pub(crate) fn check() {
     if std::env::var_os("UPDATE").is_some() {
         std::fs::write(&path, new).unwrap();
     } else {
-        assert!(guide == new, "docs/guide/eras.md is not what was measured; UPDATE=1 writes it anew");
+        assert!(guide == new, "docs/guide/eras.md is not what was measured; UPDATE=1 rewrites it");
     }
 }

@@ -41,7 +41,7 @@ pub(super) async fn run(session: Arc<Session>, opened: oneshot::Sender<()>) {
     loop {
         match listen(&session, &mut place, &mut opened).await {
             Ended::NotOffered => {
-                session.lock().deaf = true;
+                session.lock().has_no_inbox = true;
                 return;
             }
             // The next call opens another session, or the task that renews its subscriptions does.

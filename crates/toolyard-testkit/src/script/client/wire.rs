@@ -90,7 +90,7 @@ impl Wire {
         let Kind::Http { session, .. } = &self.0 else { return };
         match self.exchange(client, Method::POST, Some(message)).await {
             Ok(response) => {
-                // To an older client 404 means that its session is gone, and 400 that it never had one.
+                // To a legacy client 404 means that its session is gone, and 400 that it never had one.
                 if !client.shared.revision.is_modern() && response.status() != http::StatusCode::OK {
                     client.state().wrong.push(format!("{} in answer to {message}", response.status()));
                 }
