@@ -17,7 +17,7 @@ pub const DEFAULT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST),
 pub(crate) const LONGEST_TIMEOUT: Duration = Duration::from_hours(1);
 const MOST: i64 = 100_000;
 /// To scan less often than this means not to scan, which has its own setting.
-pub(crate) const SELDOMEST_SCAN: Duration = Duration::from_hours(1);
+pub(crate) const MAX_SCAN_INTERVAL: Duration = Duration::from_hours(1);
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct AppsConfig {
@@ -152,7 +152,7 @@ fn read_scan(reader: &mut Reader<'_>, field: &Field) -> Option<Scan> {
     if let Value::Flag(flag) = field.value() {
         return Some(if *flag { Scan::default() } else { Scan::Off });
     }
-    field.duration(reader, SELDOMEST_SCAN).map(Scan::Every)
+    field.duration(reader, MAX_SCAN_INTERVAL).map(Scan::Every)
 }
 
 /// An endpoint may not have the id of an upstream.

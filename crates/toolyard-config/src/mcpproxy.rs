@@ -7,7 +7,9 @@ use toolyard_core::discovery::{Endpoint, NamedEndpoint};
 use toolyard_proto::name::sanitize_upstream_id;
 use toolyard_proto::token::Rules;
 
-use super::apps::{AppsConfig, LONGEST_TIMEOUT, SELDOMEST_SCAN, Scan, read_count, read_endpoint, read_tcp};
+use super::apps::{
+    AppsConfig, LONGEST_TIMEOUT, MAX_SCAN_INTERVAL, Scan, read_count, read_endpoint, read_tcp,
+};
 use super::auth::{LONGEST as LONGEST_WINDOW, read_secret};
 use super::log::LogConfig;
 use super::reader::{Field, Reader, Section};
@@ -67,7 +69,7 @@ impl McpProxy {
             |key, least, most| section.take(key).and_then(|field| read_time(reader, &field, least, most));
         let second = Duration::from_secs(1);
         apps.timeout = time("ToolTimeout", second, LONGEST_TIMEOUT);
-        let scan = time("DiscoveryScanInterval", second, SELDOMEST_SCAN);
+        let scan = time("DiscoveryScanInterval", second, MAX_SCAN_INTERVAL);
         let debounce = time("CatalogDebounce", Duration::from_millis(1), LONGEST_DEBOUNCE);
         apps.scan = scan.map_or(apps.scan, Scan::Every);
         self.debounce = debounce.or(self.debounce);

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use toolyard_model::{Answer, AnswerBody, BoxFuture, LinkRequest, Origin};
 use toolyard_proto::{Era, Id, Method, Raw, Revision};
 
-pub(crate) use legacy_tasks::Standing;
+pub(crate) use legacy_tasks::TrackedStatus;
 pub(crate) use monotonic_progress::monotonic;
 
 use crate::call::Call;
@@ -22,8 +22,8 @@ use crate::hub;
 use crate::upstream::Lease;
 use crate::upstream::task_owners::names_task;
 
-/// Carries a call to an upstream and its answer back in a form the client's edge understands. Whoever waits for the
-/// answer need not have room for all the ways there are.
+/// Carries a call to an upstream and its answer back in a form the client's edge understands. Boxed by branch, so that
+/// the caller's future need not have room for the largest of them.
 pub(crate) fn exchange(call: Call, lease: &Arc<Lease>) -> BoxFuture<Answer> {
     let revision = lease.link().greeting().revision;
     let (client, upstream) = (call.origin.revision.era(), revision.era());
@@ -37,16 +37,16 @@ pub(crate) fn exchange(call: Call, lease: &Arc<Lease>) -> BoxFuture<Answer> {
         (Era::Legacy, Era::Modern) => Box::pin(async move { modern_upstream::converse(call, &lease).await }),
         (Era::Modern, _) => Box::pin(async move { legacy_upstream::converse(call, &lease).await }),
         (Era::Legacy, Era::Legacy) => {
-            Box::pin(async move { among_older(call, &lease).await.map_err(|error| error.in_form(revision)) })
+            Box::pin(async move { among_legacy(call, &lease).await.map_err(|error| error.in_form(revision)) })
         }
     }
 }
 
 /// Clients and upstreams of the same era, but not always of the same revision.
-async fn among_older(call: Call, lease: &Arc<Lease>) -> Answer {
-    // Where each client has a session or a process there, the upstream tells them apart itself.
+async fn among_legacy(call: Call, lease: &Arc<Lease>) -> Answer {
+    // Where each client has a session or a process there, the upstream itself keeps them apart.
     if lease.is_apart() {
-        return between_older(call, lease).await;
+        return between_legacy(call, lease).await;
     }
     let (upstream, origin, method) = (call.upstream.clone(), call.origin.clone(), call.method.clone());
     if names_task(&method) {
@@ -54,7 +54,7 @@ async fn among_older(call: Call, lease: &Arc<Lease>) -> Answer {
     }
     let makes_task = call.params.member("task").is_some();
     let _making = makes_task.then(|| upstream.links.task_owners.making());
-    let answer = between_older(call, lease).await?;
+    let answer = between_legacy(call, lease).await?;
     match &answer {
         AnswerBody::Whole(result, revision) if method == Method::TASKS_LIST => {
             Ok(AnswerBody::Whole(upstream.links.task_owners.only_own(result, &origin), *revision))
@@ -70,11 +70,11 @@ async fn among_older(call: Call, lease: &Arc<Lease>) -> Answer {
     }
 }
 
-async fn between_older(mut call: Call, lease: &Arc<Lease>) -> Answer {
+async fn between_legacy(mut call: Call, lease: &Arc<Lease>) -> Answer {
     let link = lease.link();
     let (client, revision) = (call.origin.revision, link.greeting().revision);
     if revision < client {
-        call.params = convert::params_for_older(revision, &call.method, call.params.into_raw()).into();
+        call.params = convert::params_for_legacy(revision, &call.method, call.params.into_raw()).into();
     } else if client < revision && legacy_tasks::is_required(&call, link.greeting()) {
         let params = call.params.as_raw().clone();
         return legacy_tasks::run(&call, lease, params).await;
@@ -114,13 +114,13 @@ pub(crate) fn must_listen(revision: Revision) -> bool {
 }
 
 /// Whether an upstream takes notifications of clients; today's know none but a cancel.
-pub(crate) fn hears_clients(revision: Revision) -> bool {
+pub(crate) fn takes_notifications(revision: Revision) -> bool {
     !revision.is_modern()
 }
 
-/// Whether an upstream says by codes of the protocol that it did not take a request for our way of asking. Of an
-/// older one the same numbers may mean anything, also after the work was done.
-pub(crate) fn tells_what_it_refused(revision: Revision) -> bool {
+/// Whether an upstream reports by codes of the protocol that it refused a request because of the way it was sent. From
+/// a legacy upstream the same numbers may mean anything, also after the work was done.
+pub(crate) fn reports_refusals(revision: Revision) -> bool {
     revision.is_modern()
 }
 
@@ -144,7 +144,7 @@ pub(crate) fn has_inbox(origin: &Origin) -> bool {
     !origin.revision.is_modern()
 }
 
-/// What an upstream said of itself, as the `server/discover` answer of a view that shows it alone.
+/// How an upstream introduced itself, as the `server/discover` answer of a view that shows it alone.
 pub(crate) fn greeting_for(origin: &Origin, greeting: &toolyard_model::Greeting) -> (Raw, Revision) {
     match (origin.revision.era(), greeting.revision.era()) {
         (Era::Legacy, Era::Legacy) => (greeting.whole.clone(), greeting.revision),
@@ -153,10 +153,10 @@ pub(crate) fn greeting_for(origin: &Origin, greeting: &toolyard_model::Greeting)
             if !legacy_task_proxy::are_offered(origin, &greeting.capabilities) {
                 return (whole, Revision::NEWEST);
             }
-            let whole = whole.with_path(&["capabilities", "tasks"], &convert::older_tasks());
+            let whole = whole.with_path(&["capabilities", "tasks"], &convert::legacy_tasks_capability());
             (whole, Revision::NEWEST)
         }
-        (Era::Modern, Era::Legacy) => (convert::discover_from_older(greeting), Revision::NEWEST),
+        (Era::Modern, Era::Legacy) => (convert::discover_from_legacy(greeting), Revision::NEWEST),
     }
 }
 
@@ -177,7 +177,7 @@ pub(crate) fn tasks_in_view<'a>(
                 && greeting.capabilities.at(&["tasks", "requests", "tools", "call"]).is_some()
     };
     let are_known = origin.revision == Revision::V2025_11_25;
-    (are_known && upstreams.any(has_tasks)).then(|| convert::older_tasks().without(&["list"]))
+    (are_known && upstreams.any(has_tasks)).then(|| convert::legacy_tasks_capability().without(&["list"]))
 }
 
 /// The cheapest question that shows whether an upstream of this revision is alive.

@@ -19,7 +19,7 @@ const REMEMBERED: Duration = Duration::from_mins(10);
 /// How many apps that are gone are known at the same time.
 const MOST_GONE: usize = 256;
 
-/// Somebody else has the id already.
+/// Another upstream has the id already.
 #[derive(Clone, Debug)]
 pub struct Taken(pub Arc<Upstream>);
 

@@ -205,7 +205,7 @@ impl fmt::Debug for Sinks {
 
 /// All events of a gateway.
 pub struct Events {
-    /// Tells ids of this run from those of another.
+    /// Distinguishes ids of this run from those of another.
     run: String,
     sinks: Sinks,
     kept: Mutex<Kept>,

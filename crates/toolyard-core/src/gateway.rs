@@ -205,7 +205,7 @@ impl Gateway {
         done
     }
 
-    /// Says what else is known of an instance. Profiles may know it by its name, so another one shows at once.
+    /// Sets what else is known about an instance. Profiles may refer to it by its name, so a new name shows at once.
     pub fn describe(&self, instance: &Upstream, about: Value) {
         let before = instance.other_names();
         instance.describe(about);
@@ -278,7 +278,7 @@ impl Gateway {
         self.shared.scope.cancel();
     }
 
-    /// The upstreams in order, for whoever reports on them.
+    /// The upstreams in order, for reports.
     pub fn upstreams(&self) -> Vec<Arc<Upstream>> {
         self.shared.catalog.rules().upstreams.clone()
     }
@@ -338,7 +338,7 @@ impl Handler for Gateway {
             let rules = self.rules();
             let is_there = rules.upstreams.iter().any(|upstream| *upstream.id() == id);
             rules.hub.restore(&origin.client, id.clone(), is_there);
-            // It may have been found in between, when nobody was awaiting it.
+            // It may have been found in between, when no client was awaiting it.
             if self.rules().upstreams.iter().any(|upstream| *upstream.id() == id) {
                 rules.hub.found(&id);
             }
@@ -365,7 +365,7 @@ impl Handler for Gateway {
 impl Shared {
     /// A view of one upstream waits for that one only. What counts is the snapshot: definitions may be there
     /// already while the debounce still keeps them out of it.
-    /// Whoever connects in the hub view has waited already; a session that was connected before a restart waits
+    /// A client that connects in the hub view has waited already; a session that was connected before a restart waits
     /// for its instance.
     pub(crate) async fn wait_for_first_list(&self, origin: &Origin) {
         let snapshot = self.catalog.snapshot();

@@ -1,4 +1,4 @@
-//! What the gateway says of itself: its name, its capabilities and its instructions.
+//! How the gateway introduces itself: its name, its capabilities and its instructions.
 
 use std::fmt::Write as _;
 use std::sync::LazyLock;
@@ -51,7 +51,7 @@ pub(crate) fn result_meta(view: &ViewCatalog) -> Raw {
     Raw::empty_object().with(SERVER_INFO, &own.unwrap_or_else(server_info))
 }
 
-/// What a view of many upstreams says of itself. Upstreams come and go, so it declares everything it
+/// The introduction of a view of many upstreams. Upstreams come and go, so it declares everything it
 /// can carry.
 pub(crate) fn discover(view: &ViewCatalog, origin: &Origin) -> Raw {
     let capabilities = serde_json::json!({
@@ -116,7 +116,7 @@ fn instructions(view: &ViewCatalog) -> String {
     }
     let mut text = String::from(
         "Tools of several servers behind one endpoint, named `server__tool`. \
-     `yard__search_tools` finds tools by words; `yard__upstreams` says which servers are there and why one is not.",
+     `yard__search_tools` finds tools by words; `yard__upstreams` lists the servers and why one is unavailable.",
     );
     for upstream in view.upstreams() {
         let own = upstream.definitions().and_then(|definitions| definitions.greeting.instructions.clone());

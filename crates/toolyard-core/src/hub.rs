@@ -121,7 +121,7 @@ pub(crate) fn leads_on(entry: &Entry) -> bool {
     entry.own_name == tools::CALL && *entry.upstream.id() == UpstreamId::yard()
 }
 
-/// Why nothing of an instance can be called that has not said what it offers.
+/// Why nothing can be called at an instance whose definitions were never received.
 pub(crate) fn silent(instance: &Upstream) -> CallError {
     let state = instance.state();
     let why = state.reason.unwrap_or_else(|| "it has not answered yet".into());

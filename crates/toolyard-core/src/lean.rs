@@ -36,7 +36,7 @@ pub(crate) fn is_call(entry: &Entry) -> bool {
     entry.own_name == CALL && *entry.upstream.id() == UpstreamId::yard()
 }
 
-/// The request that a call of `call_tool` in a lean view stands for; `None` for all other requests.
+/// The request that a call of `call_tool` in a lean view wraps; `None` for all other requests.
 pub(crate) fn lead(snapshot: &Snapshot, request: &Request) -> Option<Result<Request, CallError>> {
     if !matches!(request.origin.view, View::Lean | View::Profile(_)) {
         return None;

@@ -1,4 +1,4 @@
-//! Who wants to hear of changes: every open `subscriptions/listen`, and what reaches it.
+//! The clients that listen for changes: every open `subscriptions/listen`, and what reaches it.
 
 mod succession;
 mod tasks;
@@ -31,7 +31,7 @@ const MOST_TASKS: usize = 1_000;
 pub(crate) struct Listeners {
     open: Mutex<HashMap<u64, Arc<Listener>>>,
     next: AtomicU64,
-    /// Set once, when the gateway is complete; until then nobody listens. The catalog owns its listeners.
+    /// Set once, when the gateway is complete; until then no client listens. The catalog owns its listeners.
     catalog: OnceLock<Weak<Catalog>>,
 }
 
@@ -94,20 +94,20 @@ impl Filter {
 }
 
 impl Listener {
-    /// Says that lists have changed, once per word there is for it.
-    fn tell_of(&self, kinds: impl Iterator<Item = ListKind>) {
-        let mut told: Vec<Method> = Vec::new();
+    /// Announces that lists have changed, with one notification per method.
+    fn announce(&self, kinds: impl Iterator<Item = ListKind>) {
+        let mut announced: Vec<Method> = Vec::new();
         for method in kinds.map(announcement) {
-            if !told.contains(&method) {
+            if !announced.contains(&method) {
                 self.peer.notify(Notification::new(method.clone(), None));
-                told.push(method);
+                announced.push(method);
             }
         }
     }
 
     /// Unless it does not see the upstream: a session of the hub may have turned to another instance while it
     /// subscribed.
-    fn tell_of_update(&self, snapshot: &Snapshot, upstream: &UpstreamId, params: &Raw) {
+    fn announce_update(&self, snapshot: &Snapshot, upstream: &UpstreamId, params: &Raw) {
         if sees(snapshot, &self.origin, upstream) || snapshot.awaits(upstream, &self.origin) {
             let params = shown_params(snapshot, &self.origin, upstream, params);
             self.peer.notify(Notification::new(Method::RESOURCE_UPDATED, params));
@@ -132,8 +132,8 @@ impl Listeners {
         self.open.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
     }
 
-    /// Lists of upstreams changed: whoever sees one of them and wants to know is told, once per list.
-    /// Who saw an upstream that is there no longer sees that it is gone.
+    /// Lists of upstreams changed: each client that sees one of them and listens for it gets one notification per list.
+    /// A client that saw an upstream which is gone learns that it is gone.
     pub(crate) fn lists_changed(&self, changes: &[Change], before: &Snapshot, after: &Snapshot) {
         for listener in self.all() {
             let origin = &listener.origin;
@@ -142,7 +142,7 @@ impl Listeners {
                     && (!is_in_name_only || matches!(origin.view, View::Profile(_)))
                     && (sees(after, origin, upstream) || sees(before, origin, upstream))
             };
-            listener.tell_of(changes.iter().filter(concerns).map(|change| change.kind));
+            listener.announce(changes.iter().filter(concerns).map(|change| change.kind));
         }
     }
 
@@ -150,14 +150,14 @@ impl Listeners {
     pub(crate) fn list_announced(&self, upstream: &UpstreamId, kinds: &[ListKind]) {
         let Some(snapshot) = self.snapshot() else { return };
         for listener in self.all().iter().filter(|listener| sees(&snapshot, &listener.origin, upstream)) {
-            listener.tell_of(kinds.iter().copied().filter(|kind| listener.filter.wants(*kind)));
+            listener.announce(kinds.iter().copied().filter(|kind| listener.filter.wants(*kind)));
         }
     }
 
     /// A client sees other lists of these kinds from now on.
     pub(crate) fn switched(&self, client: &ClientKey, kinds: &[ListKind]) {
         for listener in self.all().iter().filter(|listener| listener.origin.client == *client) {
-            listener.tell_of(kinds.iter().copied().filter(|kind| listener.filter.wants(*kind)));
+            listener.announce(kinds.iter().copied().filter(|kind| listener.filter.wants(*kind)));
         }
     }
 
@@ -217,12 +217,12 @@ impl Listeners {
                 && upstream.lane_of(&listener.origin) == lane
                 && listener.watched().iter().any(watches)
             {
-                listener.tell_of_update(&snapshot, upstream.id(), params);
+                listener.announce_update(&snapshot, upstream.id(), params);
             }
         }
     }
 
-    /// A resource is watched again: what became of it before that, nobody heard.
+    /// A resource is watched again: its updates before that were missed.
     pub(crate) fn watched_again(
         &self,
         upstream: &Upstream,
@@ -264,14 +264,14 @@ impl Listeners {
                 && sees(&snapshot, origin, upstream.id())
                 && grave_enough(origin, notification)
                 && (client == Some(&origin.client)
-                    || upstream.links.task_owners.may_hear(notification, origin))
+                    || upstream.links.task_owners.may_receive(notification, origin))
             {
                 listener.peer.notify(notification.clone());
             }
         }
     }
 
-    /// Somebody of this name is there again: what was watched at those who are gone is watched at it.
+    /// An upstream of this name is there again: what was watched at its predecessors is watched at it.
     pub(crate) fn came_back(self: &Arc<Self>, upstream: &Arc<Upstream>, scope: &Scope) {
         let mut gone: Vec<Arc<Upstream>> = Vec::new();
         for listener in self.all() {
@@ -330,8 +330,8 @@ fn announcement(kind: ListKind) -> Method {
     }
 }
 
-/// Whether all who see it are one and the same. What a shared upstream says outside of any call may be about
-/// the call of any of them, and must reach nobody else.
+/// Whether all who see it are one and the same. A message of a shared upstream outside of any call may be about
+/// the call of any of them, and must reach no other principal.
 fn have_one_principal(listeners: &[Arc<Listener>], sees: impl Fn(&Origin) -> bool) -> bool {
     let mut principals =
         listeners.iter().filter(|listener| sees(&listener.origin)).map(|l| &l.origin.principal);
@@ -388,7 +388,9 @@ pub(crate) async fn listen(
             filter.read().map_err(|error| CallError::invalid_params(format!("`notifications`: {error}")))?
         }
         None => {
-            return Err(CallError::invalid_params("`notifications` says what to listen for and is required"));
+            return Err(CallError::invalid_params(
+                "`notifications` is required: it states what to listen for",
+            ));
         }
     };
     if filter.resource_subscriptions.len() > MOST_RESOURCES {

@@ -1,5 +1,5 @@
-//! The metrics of a gateway in the classic text form. Names follow the OpenTelemetry conventions for MCP where they
-//! have one. Labels come from the config and from closed lists, never from what a client or upstream invents.
+//! The metrics of a gateway in the Prometheus text format. Names follow the OpenTelemetry conventions for MCP where
+//! there is one. Labels come from the config and from closed lists, never from what a client or upstream invents.
 
 use std::fmt::Write;
 

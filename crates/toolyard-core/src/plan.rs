@@ -167,7 +167,7 @@ pub struct SamplingPlan {
     pub per_call: u32,
 }
 
-/// What kind of upstream it is, which says where it came from and who else may take its place.
+/// What kind of upstream it is: where it came from, and which others may take its place.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum UpstreamKind {
     /// Named in the config.
@@ -281,7 +281,7 @@ pub trait Connect: fmt::Debug + Send + Sync + 'static {
     /// `known` is the revision it spoke the last time, to spare a probe.
     fn connect(&self, known: Option<Revision>) -> BoxFuture<Result<Connected, Reason>>;
 
-    /// The same for one client alone: the upstream may be told who that is and what it can do.
+    /// The same for one client alone: the upstream may be sent its name and capabilities.
     fn connect_for(&self, known: Option<Revision>, _: &Origin) -> BoxFuture<Result<Connected, Reason>> {
         self.connect(known)
     }
@@ -292,8 +292,8 @@ pub trait Connect: fmt::Debug + Send + Sync + 'static {
         Box::pin(async { Err(NoCounterpart::OneEra("it is reached in one era only".into())) })
     }
 
-    /// Looks, without a word, whether there is anybody to connect to; if not, why not. While there is nobody, an
-    /// upstream stays discovered.
+    /// Looks, without connecting, whether there is anything to connect to; if not, returns why. While there is
+    /// nothing, an upstream stays discovered.
     fn look(&self) -> BoxFuture<Result<(), Reason>> {
         Box::pin(async { Ok(()) })
     }
@@ -308,7 +308,7 @@ pub trait Connect: fmt::Debug + Send + Sync + 'static {
         Duration::from_secs(90)
     }
 
-    /// What is known of it before it has said a word.
+    /// What is known about it before it is connected.
     fn about(&self) -> Option<Value> {
         None
     }
@@ -355,13 +355,13 @@ impl NoCounterpart {
 /// How an upstream comes back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AfterLoss {
-    /// Somebody has to reach for it.
+    /// The gateway has to connect again.
     TryAgain,
     /// It comes back by itself, if it does.
     Await,
-    /// It has said goodbye: what it offered goes at once.
+    /// It has announced that it leaves: its entries are removed at once.
     Gone,
-    /// The same, but somebody may be there again, so it is tried.
+    /// The same, but another one may take its place, so it is tried.
     Left,
     /// The user must sign in first. What it offered stays listed.
     SignIn,
@@ -399,7 +399,7 @@ pub enum Exposure {
 }
 
 impl ProfilePlan {
-    /// Whether it says who is in it.
+    /// Whether it lists its upstreams.
     pub fn is_choosy(&self) -> bool {
         self.upstreams.is_some() || self.apps.is_some() || self.instances.is_some()
     }
@@ -423,7 +423,7 @@ impl ProfilePlan {
 
     /// What `allow` and `deny` may call a tool or prompt: its canonical id, and where the profile names the app or
     /// instance, as it spells the id there (case does not count), and by the name of the instance. Of the others
-    /// a name says nothing: anybody can choose the id of a server for one.
+    /// a name proves nothing: any app can choose the id of a server as its name.
     pub fn ids_of(&self, kind: UpstreamKind, id: &str, names: &[String], own: &str) -> Vec<String> {
         let spelled = self.chosen(kind).filter(|_| kind.is_dynamic());
         let spelled = spelled.filter(|spelled| spelled.eq_ignore_ascii_case(id));

@@ -47,7 +47,7 @@ pub(crate) async fn watch(wall: WallClock, catalog: Arc<Catalog>) {
     loop {
         tokio::time::sleep(LOOK).await;
         let now = wall.now();
-        // A clock that is set back tells nothing.
+        // A clock that is set back shows nothing.
         let passed = now.duration_since(before).unwrap_or_default();
         before = now;
         let slept = passed.saturating_sub(LOOK);

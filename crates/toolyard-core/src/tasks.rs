@@ -23,7 +23,7 @@ pub(crate) fn own(shown: &str) -> Option<(&str, &str)> {
     shown.split_once('.')
 }
 
-/// Whether this client has said that it knows tasks.
+/// Whether this client declares that it knows tasks.
 pub(crate) fn declared(origin: &Origin) -> bool {
     origin.capabilities.len() > 2 && origin.capabilities.at(&["extensions", TASKS_EXTENSION]).is_some()
 }

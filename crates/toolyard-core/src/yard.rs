@@ -97,7 +97,7 @@ fn tools() -> Vec<Raw> {
         tool(
             "upstreams",
             "Upstreams and their state",
-            "Every server behind this gateway: whether it is active, since when, and if not, why; and which of its tools are left out. Look here when a tool is missing or says it is not connected.",
+            "Every server behind this gateway: whether it is active, since when, and if not, why; and which of its tools are left out. Look here when a tool is missing or reports that it is not connected.",
             &json!({}),
             &json!([]),
         ),
@@ -275,7 +275,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_built_in_tool_says_what_it_does_and_takes() {
+    fn every_built_in_tool_describes_what_it_does_and_takes() {
         for tool in tools() {
             assert!(tool.member("description").is_some() && tool.member("inputSchema").is_some(), "{tool:?}");
         }

@@ -31,7 +31,7 @@ pub(super) type Outcome = Option<Option<Raw>>;
 pub(super) struct Waiting {
     answer: oneshot::Sender<Outcome>,
     peer: Peer,
-    /// The client's own, where it wants to hear of progress.
+    /// The client's own, where it wants progress.
     token: Option<Box<Raw>>,
     /// The highest progress that was passed on.
     progress: f64,
@@ -147,7 +147,7 @@ impl Channel {
         let _ = self.outbox.try_send(Line { bytes: line, _room: None });
     }
 
-    /// Gives a call its one answer. Whoever comes second finds nobody.
+    /// Gives a call its one answer. A second answer is dropped.
     pub(super) fn answer(&self, id: i64, result: Option<Raw>) {
         let waiting = self.calls().waiting.remove(&id);
         match waiting {
@@ -245,7 +245,7 @@ impl Channel {
             .at(name)
     }
 
-    /// Nobody waits for this call any more.
+    /// The caller does not wait for this call any more.
     fn abandon(&self, id: i64, tell: bool) {
         let abandoned = self.calls().waiting.remove(&id).is_some();
         if abandoned && tell {
@@ -254,7 +254,7 @@ impl Channel {
     }
 }
 
-/// Whoever holds it waits for the answer to a call.
+/// Held while the answer to a call is waited for.
 struct Ticket {
     channel: Arc<Channel>,
     id: i64,

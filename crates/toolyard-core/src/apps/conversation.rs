@@ -12,7 +12,7 @@ use toolyard_proto::codec::line::{LineDecoder, one_line};
 use toolyard_proto::name::UpstreamId;
 
 use super::channel::{self, Channel, Outgoing};
-use super::link::{AppLink, Says, Shared as Linked};
+use super::link::{AppDetails, AppLink, Shared as Linked};
 use super::process::Process;
 use super::queue::Queue;
 use super::reach::Dialled;
@@ -24,7 +24,7 @@ use crate::dynamic_upstreams::Seat;
 /// How much is read at once at least.
 const CHUNK: usize = 16 * 1024;
 /// How long a refused app has to read the reason.
-const LAST_WORDS: Duration = Duration::from_secs(1);
+const REASON_TIMEOUT: Duration = Duration::from_secs(1);
 /// How much of an unreadable line is logged.
 const EXCERPT: usize = 200;
 const REGISTER_FIRST: &str = "send {\"type\":\"register\",\"appName\":…,\"tools\":[…]} as the first line";
@@ -239,7 +239,7 @@ impl<S: AsyncRead + AsyncWrite> Lines<S> {
         }
     }
 
-    /// Says why, and waits a moment so that the app can read it before the connection is gone.
+    /// Sends the reason, and waits a moment so that the app can read it before the connection is gone.
     async fn refuse(mut self, mut write: WriteHalf<S>, refused: &Refused) {
         if let Some(suppressed) = self.apps.shared.refusal_log.next() {
             tracing::warn!(target: "apps", reason = %refused.reason, suppressed, "an app was refused");
@@ -252,7 +252,7 @@ impl<S: AsyncRead + AsyncWrite> Lines<S> {
             while self.read.read(&mut rest).await? > 0 {}
             std::io::Result::Ok(())
         };
-        if let Ok(Err(error)) = timeout(LAST_WORDS, say).await {
+        if let Ok(Err(error)) = timeout(REASON_TIMEOUT, say).await {
             tracing::debug!(%error, "a refused app left early");
         }
     }
@@ -299,8 +299,9 @@ impl<S: AsyncRead + AsyncWrite + Send + 'static> Visit<S> {
         let options = &self.apps.shared.options;
         let queue = Queue::new(options.calls, options.queue);
         let (channel, outgoing) = Channel::new(id.as_str().into(), self.apps.shared.last_id.clone());
-        let says = Says { own_name: register.app.as_str().into(), version: register.version, description };
-        let (link, events) = AppLink::new(channel, &offered, queue, says);
+        let details =
+            AppDetails { own_name: register.app.as_str().into(), version: register.version, description };
+        let (link, events) = AppLink::new(channel, &offered, queue, details);
         let linked = link.shared();
         (linked, Connected { link: Arc::new(link), events }, Greeted { offered, refusals, outgoing })
     }

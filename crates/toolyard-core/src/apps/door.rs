@@ -15,7 +15,7 @@ use super::conversation::{Caller, converse, no_room};
 use super::process::Process;
 
 /// How long a refused connection has to read the reason.
-const LAST_WORDS: Duration = Duration::from_secs(1);
+const REASON_TIMEOUT: Duration = Duration::from_secs(1);
 
 impl Apps {
     /// Accepts apps over TCP until `scope` ends.
@@ -93,7 +93,7 @@ async fn turn_away<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S, most: usize
         stream.shutdown().await?;
         tokio::io::copy(&mut stream, &mut tokio::io::sink()).await
     };
-    let _ = tokio::time::timeout(LAST_WORDS, say).await;
+    let _ = tokio::time::timeout(REASON_TIMEOUT, say).await;
 }
 
 fn tcp_caller(stream: &TcpStream, from: SocketAddr) -> Caller {

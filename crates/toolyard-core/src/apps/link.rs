@@ -28,7 +28,7 @@ pub(super) struct Shared {
     /// What it calls itself; where we dialled it, it may be listed under another name.
     pub(super) own_name: Box<str>,
     events: mpsc::Sender<LinkEvent>,
-    /// Whether it knows our additions, as its registration said.
+    /// Whether it knows our additions, according to its registration.
     speaks_additions: bool,
 }
 
@@ -55,13 +55,13 @@ impl AppLink {
         channel: Arc<Channel>,
         offered: &[Offered],
         queue: Queue,
-        says: Says<'_>,
+        details: AppDetails<'_>,
     ) -> (Self, mpsc::Receiver<LinkEvent>) {
-        // Every event says the same until the last: one waiting is as good as many, and the last has its own place.
+        // All events but the last are the same: one waiting is as good as many, and the last has its own place.
         let (events, receiver) = mpsc::channel(2);
-        let greeting = greeting(&channel.name, &says);
+        let greeting = greeting(&channel.name, &details);
         let tools = Mutex::new(Tools::new(offered));
-        let Says { own_name, version, .. } = says;
+        let AppDetails { own_name, version, .. } = details;
         let shared = Shared { channel, tools, queue, own_name, events, speaks_additions: version.is_some() };
         (Self { greeting, shared: Arc::new(shared) }, receiver)
     }
@@ -72,16 +72,16 @@ impl AppLink {
 }
 
 /// What is known of an app besides its tools.
-pub(super) struct Says<'a> {
+pub(super) struct AppDetails<'a> {
     pub(super) own_name: Box<str>,
     pub(super) version: Option<u32>,
-    /// What the config says of it; agents read it.
+    /// Its description in the config; agents read it.
     pub(super) description: Option<&'a str>,
 }
 
-fn greeting(name: &str, says: &Says<'_>) -> Greeting {
+fn greeting(name: &str, details: &AppDetails<'_>) -> Greeting {
     let title = format!("App {name}");
-    let version = format!("app protocol {}", says.version.unwrap_or(0));
+    let version = format!("app protocol {}", details.version.unwrap_or(0));
     let info = json!({ "name": name, "title": title, "version": version });
     let mut whole = json!({
         "supportedVersions": [Revision::NEWEST.as_str()],
@@ -89,7 +89,7 @@ fn greeting(name: &str, says: &Says<'_>) -> Greeting {
         "resultType": "complete",
         "_meta": { "io.modelcontextprotocol/serverInfo": info },
     });
-    if let Some(description) = says.description {
+    if let Some(description) = details.description {
         whole["instructions"] = description.into();
     }
     Greeting::read(Revision::NEWEST, whole.into())

@@ -4,7 +4,7 @@
 use std::fs;
 use std::net::SocketAddr;
 
-/// A process, told from a later one with the same number by when it started.
+/// A process, distinguished by its start time from a later one with the same number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Process {
     pub(crate) pid: u32,
@@ -12,7 +12,7 @@ pub struct Process {
 }
 
 impl Process {
-    /// The process of this number, if there is one and the system tells.
+    /// The process of this number, if there is one and the system reports it.
     pub(crate) fn find(pid: u32) -> Option<Self> {
         Some(Self { pid, started: started(pid)? })
     }
@@ -50,7 +50,7 @@ impl Process {
     }
 }
 
-/// Whether this system says who runs.
+/// Whether this system reports which processes run.
 fn can_tell() -> bool {
     cfg!(unix) && fs::exists("/proc/self/stat").unwrap_or(false)
 }

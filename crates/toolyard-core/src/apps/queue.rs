@@ -13,8 +13,8 @@ use toolyard_proto::{CallError, Method, Notification, Raw};
 /// How many bytes the calls of one app may hold that it has not answered yet.
 const ROOM: usize = 64 * 1024 * 1024;
 /// How often the client of a queued call is informed.
-const TOLD_EVERY: Duration = Duration::from_secs(1);
-/// Progress must grow, and whatever the app says later must be more.
+const REPORT_INTERVAL: Duration = Duration::from_secs(1);
+/// Progress must grow, and the app's own progress later must be more.
 const TINY: f64 = 1e-6;
 
 pub(super) struct Queue {
@@ -83,7 +83,7 @@ impl Queue {
                 turn = &mut turn => {
                     return turn.map_err(|_| CallError::unavailable(format!("app `{app}` is not connected")));
                 }
-                () = tokio::time::sleep(TOLD_EVERY) => {
+                () = tokio::time::sleep(REPORT_INTERVAL) => {
                     let Some(token) = token else { continue };
                     let waited = since.elapsed();
                     let message = format!(

@@ -1,6 +1,6 @@
-//! How an app comes to its seat: by itself, or because it listens somewhere and is dialled there. Who is dialled
-//! has two seconds to register; whoever stays silent or speaks otherwise is asked whether it speaks MCP.
-//! Whichever connection is there first counts.
+//! How an app comes to its seat: it connects by itself, or it listens somewhere and the gateway connects to it. Then it
+//! has two seconds to register; if it sends nothing or something else, it is asked whether it speaks MCP.
+//! The first connection counts.
 
 use std::fmt;
 use std::io;
@@ -24,7 +24,7 @@ use crate::discovery::{Endpoint, Holder};
 use crate::dynamic_upstreams::Seat;
 use crate::plan::{AfterLoss, Connect, Connected};
 
-/// How long somebody who was dialled has to register.
+/// How long an app that the gateway connected to has to register.
 const FIRST_WORD: Duration = Duration::from_secs(2);
 /// How long it may take to be connected.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -35,21 +35,21 @@ pub struct Dial {
     pub endpoint: Endpoint,
     /// Reaches the same endpoint as an MCP server.
     pub mcp: Arc<dyn Connect>,
-    /// What the config says of it.
+    /// Its description in the config.
     pub description: Option<String>,
-    /// What else is known of it, as it is told.
+    /// What else is known about it, as it is shown to clients.
     pub about: Option<Value>,
-    /// Who says that it is there.
+    /// How it is known to listen there.
     pub source: Source,
 }
 
 impl Dial {
-    /// Whether whoever listens at a socket of the file system must run as we do.
+    /// Whether the process that listens at a socket of the file system must run as our user.
     fn own_only(&self) -> bool {
         self.source == Source::Hint || self.endpoint.is_in_the_open()
     }
 
-    /// Who listens there, where it is only a hint that somebody does.
+    /// Which user listens there, where only a hint states that a process does.
     async fn holder(&self) -> Holder {
         if self.source == Source::Config {
             return Holder::Unknown;
@@ -59,15 +59,15 @@ impl Dial {
         looked.await.unwrap_or(Holder::Unknown)
     }
 
-    /// A hint leads to nobody but our own user.
+    /// A hint leads only to processes of our own user.
     async fn refuse_strangers(&self) -> Result<(), Reason> {
         match self.holder().await {
             Holder::Other => Err(format!("another user of this machine listens at {}", self.endpoint).into()),
-            Holder::Ours | Holder::Nobody | Holder::Unknown => Ok(()),
+            Holder::Ours | Holder::None | Holder::Unknown => Ok(()),
         }
     }
 
-    /// Looks who listens there now, before anything is said to them.
+    /// Checks who listens there now, before anything is sent to them.
     async fn is_let_in(&self, socket: &SocketSpec) -> bool {
         if !self.own_only() || matches!(socket, SocketSpec::Tcp(_)) {
             return true;
@@ -76,12 +76,12 @@ impl Dial {
     }
 }
 
-/// Whose word it is that somebody listens at an endpoint. A later one never beats an earlier one.
+/// How an endpoint is known. A later source never overrides an earlier one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Source {
     Config,
-    /// A file, or the environment of a process: only whoever runs as we do is let in by it, at a port as far as
-    /// the system tells whose it is.
+    /// A file, or the environment of a process. It leads only to processes that run as our user; at a port, as far as
+    /// the system reports whose it is.
     Hint,
 }
 
@@ -190,7 +190,7 @@ impl Inner {
         Ok(connected)
     }
 
-    /// Nothing where nobody registers.
+    /// `None` if no app registers.
     async fn listen(&self, dial: &Dial, socket: &SocketSpec) -> Result<Option<Connected>, Reason> {
         let unreachable = |why: String| {
             let what = format!("nothing answers at {}", dial.endpoint);
@@ -247,7 +247,7 @@ impl Connect for Reach {
         let Some(dial) = self.dial() else { return Box::pin(async { Ok(()) }) };
         Box::pin(async move {
             match dial.holder().await {
-                Holder::Nobody => Err(Reason::new(format!("nothing listens at {} yet", dial.endpoint))
+                Holder::None => Err(Reason::new(format!("nothing listens at {} yet", dial.endpoint))
                     .with_hint(away_hint(&dial.endpoint))),
                 Holder::Ours | Holder::Other | Holder::Unknown => Ok(()),
             }

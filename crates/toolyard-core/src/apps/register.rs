@@ -71,11 +71,11 @@ pub enum AppStatus {
 }
 
 impl AppStatus {
-    pub fn of(phase: Phase, said_goodbye: bool) -> Self {
+    pub fn of(phase: Phase, has_left: bool) -> Self {
         match phase {
             Phase::Active => Self::Connected,
-            Phase::Discovered | Phase::Connecting | Phase::Retrying if !said_goodbye => Self::Reconnecting,
-            Phase::Dead if !said_goodbye => Self::Disconnected,
+            Phase::Discovered | Phase::Connecting | Phase::Retrying if !has_left => Self::Reconnecting,
+            Phase::Dead if !has_left => Self::Disconnected,
             _ => Self::Unregistered,
         }
     }
@@ -215,7 +215,7 @@ impl Apps {
         Ok(upstream)
     }
 
-    /// A hint is gone: it is not dialled any more, unless the config says so. One that is connected stays so.
+    /// A hint is gone: the app is not connected to any more, unless it is in the config. An open connection stays.
     pub fn expect_no_more(&self, upstream: &Arc<Upstream>) {
         if let Some(entry) = self.entries().get_mut(&upstream.id().fold())
             && Arc::ptr_eq(&entry.upstream, upstream)
@@ -285,7 +285,7 @@ impl Entry {
         AppRecord {
             id: self.upstream.id().clone(),
             endpoint: self.endpoint.clone(),
-            status: AppStatus::of(state.phase, self.reach.seat().said_goodbye()),
+            status: AppStatus::of(state.phase, self.reach.seat().has_left()),
             connected_at: state.connected,
             last_activity: self.upstream.last_activity(),
             calls: channel.map_or(0, |channel| channel.pending()),

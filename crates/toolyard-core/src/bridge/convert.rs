@@ -30,7 +30,7 @@ fn stamped_as(origin: &Origin, capabilities: Raw, params: &Raw) -> Raw {
 }
 
 /// `params` without what an upstream of `revision` does not know yet.
-pub(super) fn params_for_older(revision: Revision, method: &Method, params: Raw) -> Raw {
+pub(super) fn params_for_legacy(revision: Revision, method: &Method, params: Raw) -> Raw {
     match method.as_str() {
         "completion/complete" if revision < Revision::V2025_06_18 => params.without(&["context"]),
         "tools/call" if revision < Revision::V2025_11_25 => params.without(&["task"]),
@@ -39,7 +39,7 @@ pub(super) fn params_for_older(revision: Revision, method: &Method, params: Raw)
 }
 
 /// The status of a task in the modern form.
-pub(super) fn task_from_older(task: &Raw) -> Raw {
+pub(super) fn task_from_legacy(task: &Raw) -> Raw {
     let mut flat = task.without(&["ttl", "pollInterval"]).without_in("_meta", &[RELATED_TASK]);
     for (old, new) in [("ttl", "ttlMs"), ("pollInterval", "pollIntervalMs")] {
         if let Some(value) = task.member(old) {
@@ -51,7 +51,7 @@ pub(super) fn task_from_older(task: &Raw) -> Raw {
 
 /// The status of a modern task in the form of 2025-11-25: a failed tool is a failed task, and its result is
 /// fetched separately.
-pub(super) fn task_for_older(task: &Raw) -> Raw {
+pub(super) fn task_for_legacy(task: &Raw) -> Raw {
     let flat = [
         "resultType",
         "ttlMs",
@@ -73,7 +73,7 @@ pub(super) fn task_for_older(task: &Raw) -> Raw {
 }
 
 /// What a server of 2025-11-25 declares that has tasks.
-pub(super) fn older_tasks() -> Raw {
+pub(super) fn legacy_tasks_capability() -> Raw {
     serde_json::json!({ "list": {}, "cancel": {}, "requests": { "tools": { "call": {} } } }).into()
 }
 
@@ -86,15 +86,15 @@ fn capabilities_for_newer(capabilities: &Raw) -> Raw {
     capabilities
 }
 
-/// A result of an older upstream with the stamps that today's clients require.
-pub(super) fn result_from_older(method: &Method, result: &Raw, server_info: Option<&Raw>) -> Raw {
+/// A result of a legacy upstream with the stamps that modern clients require.
+pub(super) fn result_from_legacy(method: &Method, result: &Raw, server_info: Option<&Raw>) -> Raw {
     let stamped = modern::stamp_result(result, server_info);
     if *method == Method::RESOURCES_READ { modern::stamp_cache(&stamped, 0, "private") } else { stamped }
 }
 
-/// To today's clients "method not found" says that the method itself does not exist; older servers say it of
-/// unknown tools and prompts, too.
-pub(super) fn error_from_older(method: &Method, error: CallError) -> CallError {
+/// To modern clients "method not found" means that the method itself does not exist; legacy servers use it for unknown
+/// tools and prompts, too.
+pub(super) fn error_from_legacy(method: &Method, error: CallError) -> CallError {
     let names_an_entry = *method == Method::TOOLS_CALL || *method == Method::PROMPTS_GET;
     let (given, is_unknown) = (error.code(), names_an_entry && error.code() == code::METHOD_NOT_FOUND);
     match &error.kind {
@@ -117,7 +117,7 @@ pub(super) fn our_versions() -> Raw {
 }
 
 /// An `initialize` result as the answer to `server/discover`.
-pub(super) fn discover_from_older(greeting: &Greeting) -> Raw {
+pub(super) fn discover_from_legacy(greeting: &Greeting) -> Raw {
     let mut out = Raw::empty_object().with("supportedVersions", &our_versions());
     let mut capabilities = greeting.capabilities.without(&["tasks"]);
     if greeting.capabilities.at(&["tasks", "requests", "tools", "call"]).is_some() {

@@ -1,5 +1,5 @@
 //! Tasks of a modern upstream for a 2025-11-25 client, which asks for them itself: they are the upstream's own, and
-//! are said in the client's words. Where the upstream answers at once all the same, its answer is kept as a task that
+//! are shown in that client's form. If the upstream answers at once all the same, its answer is kept as a task that
 //! is over, since that client expects one.
 
 use std::collections::HashSet;
@@ -26,9 +26,9 @@ use crate::upstream::task_owners::names_task;
 
 /// How long an answer that came at once is kept.
 const KEPT: Duration = Duration::from_hours(1);
-/// How long the upstream may take to say how a task is, however long the task itself takes.
-const SAID_WITHIN: Duration = Duration::from_secs(30);
-/// How long a cancelled task may take to stop before its client hears that it has not yet.
+/// How long the upstream may take to report the status of a task, however long the task itself takes.
+const STATUS_WITHIN: Duration = Duration::from_secs(30);
+/// How long a cancelled task may take to stop before its client is answered that it has not stopped yet.
 const STOPPED_WITHIN: Duration = Duration::from_secs(5);
 /// How many tasks one answer lists, the newest.
 const LISTED: usize = 250;
@@ -41,7 +41,7 @@ pub(super) fn are_offered(origin: &Origin, capabilities: &Raw) -> bool {
     origin.revision == Revision::V2025_11_25 && capabilities.at(&["extensions", TASKS_EXTENSION]).is_some()
 }
 
-/// Whether a call asks for a task of a tool that says it can be one.
+/// Whether a call asks for a task, and its tool supports that.
 pub(super) fn is_wanted(call: &Call, greeting: &Greeting) -> bool {
     let support = call.entry.as_ref().and_then(|entry| entry.own.at(&["execution", "taskSupport"]));
     are_offered(&call.origin, &greeting.capabilities)
@@ -56,7 +56,7 @@ pub(super) fn is_about(call: &Call, greeting: &Greeting) -> bool {
         && (names_task(&call.method) || call.method == Method::TASKS_LIST)
 }
 
-/// What the client hears of a call that asked for a task: the upstream's, or one that is over.
+/// The answer to a call that asked for a task: the upstream's task, or one that is over.
 pub(super) fn started(call: &Call, lease: &Arc<Lease>, answer: AnswerBody) -> Answer {
     let AnswerBody::Whole(result, _) = answer else {
         return Err(CallError::internal("a whole answer was asked for"));
@@ -65,7 +65,7 @@ pub(super) fn started(call: &Call, lease: &Arc<Lease>, answer: AnswerBody) -> An
     let id = task.member("taskId").and_then(|id| id.as_string());
     let id = id.ok_or_else(|| CallError::bad_answer("its task has no `taskId`"))?;
     call.upstream.links.task_owners.made(&id, &call.origin);
-    Ok(AnswerBody::ours(Raw::empty_object().with("task", &convert::task_for_older(&task))))
+    Ok(AnswerBody::ours(Raw::empty_object().with("task", &convert::task_for_legacy(&task))))
 }
 
 /// Keeps an answer as a task that is over. `taskId` and times are ours.
@@ -95,16 +95,16 @@ pub(super) async fn answer(call: &Call, lease: &Arc<Lease>) -> Answer {
     }
     let id = call.params.member("taskId").and_then(|id| id.as_string());
     let id = id.ok_or_else(|| CallError::invalid_params("`params.taskId` must be a string"))?;
-    // Where each client has a session or a process there, the upstream tells them apart itself. So does a pack.
+    // Where each client has a session or a process there, the upstream itself keeps them apart. So does a pack.
     if !lease.is_apart() && !link.is_in_process() {
         call.upstream.links.task_owners.check(&call.params, &call.origin)?;
     }
     if call.method == Method::TASKS_RESULT {
         return result(call, link, &id).await;
     }
-    let task = standing(call, link, &id).await?;
+    let task = task_status(call, link, &id).await?;
     if call.method == Method::TASKS_GET {
-        return Ok(AnswerBody::ours(convert::task_for_older(&task)));
+        return Ok(AnswerBody::ours(convert::task_for_legacy(&task)));
     }
     if is_over(&task) {
         return Err(CallError::invalid_params("the task is over and cannot be cancelled"));
@@ -112,34 +112,34 @@ pub(super) async fn answer(call: &Call, lease: &Arc<Lease>) -> Answer {
     cancel(call, link, &id).await
 }
 
-/// The upstream only says that it has heard; the client wants to know what became of it.
+/// The upstream's answer only confirms the request; the client wants to know whether the task has stopped.
 async fn cancel(call: &Call, link: &Arc<dyn Link>, id: &str) -> Answer {
-    drop(said(ask(link, about(call, Method::TASKS_CANCEL, id, None))).await?);
-    let mut task = standing(call, link, id).await?;
+    drop(in_time(ask(link, about(call, Method::TASKS_CANCEL, id, None))).await?);
+    let mut task = task_status(call, link, id).await?;
     let until = Instant::now() + STOPPED_WITHIN;
     while !is_over(&task) && Instant::now() < until {
         tokio::time::sleep(pace(&task).min(STOPPED_WITHIN / 10)).await;
-        task = standing(call, link, id).await?;
+        task = task_status(call, link, id).await?;
     }
-    Ok(AnswerBody::ours(convert::task_for_older(&task)))
+    Ok(AnswerBody::ours(convert::task_for_legacy(&task)))
 }
 
 /// The status of a task in the modern form.
-async fn standing(call: &Call, link: &Arc<dyn Link>, id: &str) -> Result<Raw, CallError> {
+async fn task_status(call: &Call, link: &Arc<dyn Link>, id: &str) -> Result<Raw, CallError> {
     if let Some(task) = call.upstream.links.tracked_tasks.find(id, &call.origin)?.and_then(|held| held.over())
     {
         return Ok(task);
     }
-    said(ask(link, about(call, Method::TASKS_GET, id, None))).await
+    in_time(ask(link, about(call, Method::TASKS_GET, id, None))).await
 }
 
-/// What the upstream says of a task, in time.
-async fn said(asking: impl Future<Output = Result<Raw, CallError>>) -> Result<Raw, CallError> {
-    tokio::time::timeout(SAID_WITHIN, asking).await.unwrap_or_else(|_| Err(silent()))
+/// The upstream's answer about a task, or an error if it takes too long.
+async fn in_time(asking: impl Future<Output = Result<Raw, CallError>>) -> Result<Raw, CallError> {
+    tokio::time::timeout(STATUS_WITHIN, asking).await.unwrap_or_else(|_| Err(silent()))
 }
 
 fn silent() -> CallError {
-    let limit = SAID_WITHIN.as_secs();
+    let limit = STATUS_WITHIN.as_secs();
     CallError::timeout(format!(
         "it did not report the status of its task within {limit} s; ask for the result again"
     ))
@@ -157,11 +157,11 @@ async fn list(call: &Call, link: &Arc<dyn Link>) -> Answer {
     }
     let ids = call.upstream.links.task_owners.of(&call.origin, LISTED);
     let mut asking =
-        stream::iter(ids).map(|id| async move { standing(call, link, &id).await }).buffered(ASKED_AT_ONCE);
+        stream::iter(ids).map(|id| async move { task_status(call, link, &id).await }).buffered(ASKED_AT_ONCE);
     let mut tasks = Vec::new();
-    while let Some(standing) = asking.next().await {
-        match standing {
-            Ok(task) => tasks.push(convert::task_for_older(&task)),
+    while let Some(task_status) = asking.next().await {
+        match task_status {
+            Ok(task) => tasks.push(convert::task_for_legacy(&task)),
             // Its time is over.
             Err(error) if error.code() == INVALID_PARAMS => {}
             Err(error) => return Err(error),
@@ -171,14 +171,14 @@ async fn list(call: &Call, link: &Arc<dyn Link>) -> Answer {
 }
 
 async fn list_of_pack(call: &Call, link: &Arc<dyn Link>) -> Answer {
-    let listed = said(ask(link, about(call, Method::new(LIST_TASKS), "", None))).await?;
+    let listed = in_time(ask(link, about(call, Method::new(LIST_TASKS), "", None))).await?;
     let tasks = listed.member("tasks").and_then(|tasks| tasks.read::<Vec<Raw>>().ok()).unwrap_or_default();
     let newest = tasks.len().saturating_sub(LISTED);
-    let mut tasks: Vec<Raw> = tasks[newest..].iter().map(convert::task_for_older).collect();
+    let mut tasks: Vec<Raw> = tasks[newest..].iter().map(convert::task_for_legacy).collect();
     // Answers that came at once are kept here.
     for id in call.upstream.links.task_owners.of(&call.origin, LISTED) {
         let held = call.upstream.links.tracked_tasks.find(&id, &call.origin)?;
-        tasks.extend(held.and_then(|held| held.over()).map(|task| convert::task_for_older(&task)));
+        tasks.extend(held.and_then(|held| held.over()).map(|task| convert::task_for_legacy(&task)));
     }
     Ok(AnswerBody::ours(Raw::empty_object().with("tasks", &Raw::array(&tasks))))
 }
@@ -188,7 +188,7 @@ async fn list_of_pack(call: &Call, link: &Arc<dyn Link>) -> Answer {
 async fn result(call: &Call, link: &Arc<dyn Link>, id: &str) -> Answer {
     let mut answered = HashSet::new();
     loop {
-        let task = standing(call, link, id).await?;
+        let task = task_status(call, link, id).await?;
         let status = status_of(&task);
         if status == "cancelled" {
             return Err(CallError::cancelled());
@@ -207,11 +207,11 @@ async fn result(call: &Call, link: &Arc<dyn Link>, id: &str) -> Answer {
         }
         let asked = asked.into_iter().map(|(key, ask)| (key, about_task(call, ask, id))).collect();
         let answers = answers_to(asked, &call.peer).await?;
-        drop(said(ask(link, about(call, Method::TASKS_UPDATE, id, Some(&answers)))).await?);
+        drop(in_time(ask(link, about(call, Method::TASKS_UPDATE, id, Some(&answers)))).await?);
     }
 }
 
-/// A question that says which task it belongs to, under the id that the client knows.
+/// A question with the task that it belongs to, under the id that the client knows.
 fn about_task(call: &Call, ask: Ask, id: &str) -> Ask {
     let params = ask.params.unwrap_or_else(Raw::empty_object);
     let related = related(&params, id);

@@ -1,5 +1,5 @@
-//! Tools of an older upstream that run only as tasks. For a client that knows no tasks the gateway makes one
-//! and waits for its result; a client that knows them gets a task, and asks after it in its own words.
+//! Tools of a legacy upstream that run only as tasks. For a client that knows no tasks the gateway makes one
+//! and waits for its result; a client that knows them gets a task, and polls it with the methods that it knows.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -49,7 +49,7 @@ pub(super) async fn run(call: &Call, lease: &Arc<Lease>, params: Raw) -> Answer 
     drop(making);
     if tasks::declared(&call.origin) {
         let held = hold(call, lease, &id);
-        let flat = known_as(held.shown_id(), &convert::task_from_older(&task));
+        let flat = known_as(held.shown_id(), &convert::task_from_legacy(&task));
         let flat = flat.with("resultType", &Raw::from_serialize(&"task"));
         return Ok(AnswerBody::Whole(flat, link.greeting().revision));
     }
@@ -72,7 +72,7 @@ fn whole(answer: AnswerBody) -> Result<Raw, CallError> {
     }
 }
 
-/// An older upstream asks its questions on the request for the result, so that is held open from the start.
+/// A legacy upstream asks its questions on the request for the result, so that is held open from the start.
 fn hold(call: &Call, lease: &Arc<Lease>, id: &str) -> Arc<TrackedTask> {
     let link = lease.link().clone();
     let held = call.upstream.links.tracked_tasks.hold(id, lease, &call.origin, TTL);
@@ -111,15 +111,15 @@ fn held_by(call: &Call) -> Result<(String, Option<Arc<TrackedTask>>), CallError>
 /// `tasks/get`: the status of the task, with its result or its questions.
 pub(super) async fn get(call: &Call, link: &Arc<dyn Link>) -> Answer {
     let (id, held) = held_by(call)?;
-    let printed = match held.as_deref().map(TrackedTask::stands) {
-        Some(Standing::Ended(task, outcome)) => with_outcome(&convert::task_from_older(&task), outcome),
-        standing => {
+    let printed = match held.as_deref().map(TrackedTask::status) {
+        Some(TrackedStatus::Ended(task, outcome)) => with_outcome(&convert::task_from_legacy(&task), outcome),
+        status_now => {
             let lease = held.as_ref().and_then(|held| held.lease());
             let link = lease.as_ref().map_or(link, |lease| lease.link());
             let task = whole(link.call(about(call, Method::TASKS_GET, &id), Peer::none()).await?)?;
-            let task = convert::task_from_older(&task);
-            match standing {
-                Some(Standing::Asking(questions)) => {
+            let task = convert::task_from_legacy(&task);
+            match status_now {
+                Some(TrackedStatus::Asking(questions)) => {
                     status(&task, "input_required").with("inputRequests", &questions)
                 }
                 Some(_) if is(&task, "cancelled") => task,
@@ -133,10 +133,10 @@ pub(super) async fn get(call: &Call, link: &Arc<dyn Link>) -> Answer {
         None => printed,
     };
     let info = link.greeting().server_info.as_ref();
-    Ok(AnswerBody::ours(convert::result_from_older(&call.method, &printed, info)))
+    Ok(AnswerBody::ours(convert::result_from_legacy(&call.method, &printed, info)))
 }
 
-/// A task from before the gateway was started: its questions cannot be heard, its result can be had.
+/// A task from before the gateway was started: its questions cannot be received, its result can.
 async fn without_holding(call: &Call, link: &Arc<dyn Link>, id: &str, task: Raw) -> Raw {
     if !is(&task, "completed") && !is(&task, "failed") {
         return task;
@@ -146,10 +146,10 @@ async fn without_holding(call: &Call, link: &Arc<dyn Link>, id: &str, task: Raw)
 }
 
 /// The status of a task that the gateway tracks.
-pub(crate) enum Standing {
+pub(crate) enum TrackedStatus {
     Working,
     Asking(Raw),
-    /// With what the upstream said of it in the end, and the outcome.
+    /// With the upstream's last status of it, and the outcome.
     Ended(Raw, Result<Raw, CallError>),
 }
 

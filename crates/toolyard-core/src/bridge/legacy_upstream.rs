@@ -1,4 +1,4 @@
-//! A modern client at an older upstream: the envelope is taken off, the stamps are put on, and an upstream that
+//! A modern client at a legacy upstream: the envelope is taken off, the stamps are put on, and an upstream that
 //! wants the user to visit a page first is asked again once the user has.
 
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::upstream::Lease;
 
 /// How often an upstream may send the user to a page before the call is given up.
 const MOST_VISITS: u32 = 3;
-/// The error by which a 2025-11-25 server says that the user has to visit a page first.
+/// The error by which a 2025-11-25 server requires that the user visits a page first.
 const VISIT_REQUIRED: i32 = -32042;
 
 pub(super) async fn converse(call: Call, lease: &Arc<Lease>) -> Answer {
@@ -33,7 +33,7 @@ pub(super) async fn converse(call: Call, lease: &Arc<Lease>) -> Answer {
         "tasks/update" => return legacy_tasks::update(&call),
         _ => {}
     }
-    let params = convert::params_for_older(
+    let params = convert::params_for_legacy(
         link.greeting().revision,
         &call.method,
         modern::strip_request(&call.params),
@@ -64,9 +64,9 @@ fn finished(method: &Method, link: &dyn Link, answer: Answer) -> Answer {
     match answer {
         Ok(AnswerBody::Whole(result, _)) => {
             let server_info = link.greeting().server_info.as_ref();
-            Ok(AnswerBody::ours(convert::result_from_older(method, &result, server_info)))
+            Ok(AnswerBody::ours(convert::result_from_legacy(method, &result, server_info)))
         }
-        Err(error) => Err(convert::error_from_older(method, error)),
+        Err(error) => Err(convert::error_from_legacy(method, error)),
         answer => answer,
     }
 }

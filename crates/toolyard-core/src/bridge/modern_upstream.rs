@@ -1,4 +1,4 @@
-//! An older client at a modern upstream: `input_required` becomes questions on the client's own stream, and
+//! A legacy client at a modern upstream: `input_required` becomes questions on the client's own stream, and
 //! their answers go back with the upstream's state, until the call is complete.
 
 use std::sync::Arc;

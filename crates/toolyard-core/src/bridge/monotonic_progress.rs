@@ -17,7 +17,7 @@ struct Monotonic {
 }
 
 impl Monotonic {
-    /// Whether this is progress; what says nothing of how far is passed on.
+    /// Whether this is an increase; a notification without a number is passed on.
     fn rises(&self, notification: &Notification) -> bool {
         let printed = notification.params.as_ref().and_then(|params| params.member("progress")?.read().ok());
         let Some(progress) = printed.filter(|_| notification.method == Method::PROGRESS) else { return true };

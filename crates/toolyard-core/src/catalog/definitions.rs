@@ -1,4 +1,4 @@
-//! What one upstream says it offers, in its own bytes.
+//! What one upstream offers, in its own bytes.
 
 use std::sync::{Arc, OnceLock};
 
@@ -10,8 +10,8 @@ use toolyard_proto::{Method, Raw};
 use crate::pins::HeldTools;
 use crate::tool_switch::OffTools;
 
-/// So many faults of one upstream are told; the rest are counted.
-const TOLD: usize = 20;
+/// How many faults of one upstream are listed; the rest are counted.
+const MOST_LISTED: usize = 20;
 
 /// The four lists of the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -260,11 +260,12 @@ impl Definitions {
 
     /// What clients of many upstreams do not get, and why, in a sentence each.
     pub(crate) fn faults(&self) -> Vec<String> {
-        let mut told: Vec<String> = ListKind::ALL.into_iter().flat_map(|kind| self.faults_in(kind)).collect();
-        let more = told.len().saturating_sub(TOLD);
-        told.truncate(TOLD);
-        told.extend((more > 0).then(|| format!("and {more} more")));
-        told
+        let mut listed: Vec<String> =
+            ListKind::ALL.into_iter().flat_map(|kind| self.faults_in(kind)).collect();
+        let more = listed.len().saturating_sub(MOST_LISTED);
+        listed.truncate(MOST_LISTED);
+        listed.extend((more > 0).then(|| format!("and {more} more")));
+        listed
     }
 
     fn faults_in(&self, kind: ListKind) -> impl Iterator<Item = String> {

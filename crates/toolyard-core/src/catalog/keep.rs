@@ -108,7 +108,7 @@ impl Catalog {
         Instant::now() < self.first_list
     }
 
-    /// Waits, once and for all of them together, for upstreams that have never said what they offer.
+    /// Waits, once and for all of them together, for upstreams whose definitions were never received.
     pub(crate) async fn first_list(&self) {
         if self.current.load().settled || Instant::now() >= self.first_list {
             return;

@@ -26,7 +26,7 @@ pub fn param_headers(tool: &Raw, params: &Raw) -> Option<Box<HeaderMap>> {
 }
 
 impl ParamHeaders {
-    /// Most tools mark nothing, which a plain search tells.
+    /// Most tools mark nothing, which a plain search shows.
     pub(crate) fn of(tool: &Raw) -> Self {
         let mut found = Vec::new();
         if let Some(schema) = tool.member("inputSchema")

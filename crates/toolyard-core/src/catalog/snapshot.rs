@@ -25,7 +25,7 @@ pub(crate) struct Views {
     pub(crate) profiles: Vec<ProfilePlan>,
     /// Patterns over the canonical ids of the tools that the lean view lists.
     pub(crate) lean: Vec<Pattern>,
-    /// All upstreams, also those that have said nothing yet.
+    /// All upstreams, also those that have sent nothing yet.
     pub(crate) upstreams: Vec<Arc<Upstream>>,
     /// Which instance each session of the hub view looks at; the same for as long as the gateway lives.
     pub(crate) hub: Arc<Hub>,
@@ -42,7 +42,7 @@ pub struct Snapshot {
     hubs: HashMap<UpstreamId, Arc<ViewCatalog>, RandomState>,
     hub: Option<Arc<HubEntries>>,
     rules: Arc<Views>,
-    /// Whether every upstream has been heard of; until then lists are valid for a moment only.
+    /// Whether every upstream has answered or failed; until then lists are valid for a moment only.
     pub(crate) settled: bool,
 }
 

@@ -54,7 +54,7 @@ pub(crate) struct ViewCatalog {
     profile: Option<String>,
     style: NameStyle,
     steps: Arc<StepRules>,
-    /// Whether every upstream has been heard of; until then lists are valid for a moment only.
+    /// Whether every upstream has answered or failed; until then lists are valid for a moment only.
     pub(super) settled: bool,
     pub(super) layouts: [OnceLock<Layout>; 4],
     pub(super) pages: Arc<Pages>,

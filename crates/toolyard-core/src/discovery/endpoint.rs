@@ -144,7 +144,7 @@ impl Endpoint {
 
 /// Whose it is shows when it is opened.
 fn holder_of_file(path: &Path) -> Holder {
-    if path.symlink_metadata().is_ok() { Holder::Unknown } else { Holder::Nobody }
+    if path.symlink_metadata().is_ok() { Holder::Unknown } else { Holder::None }
 }
 
 fn pipe(name: &str) -> PathBuf {
@@ -181,8 +181,8 @@ fn is_loopback(host: &str) -> bool {
     !addresses.is_empty() && addresses.iter().all(IpAddr::is_loopback)
 }
 
-/// What is dialled for a host, where that can be told without asking for it: an address is itself, and our own
-/// name either of two.
+/// The addresses of a host, where that is known without a lookup: an address is itself, and `localhost`
+/// is either of two.
 pub(super) fn addresses_of(host: &str) -> Vec<IpAddr> {
     if host.eq_ignore_ascii_case("localhost") {
         return vec![Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()];

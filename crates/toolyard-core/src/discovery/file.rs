@@ -13,7 +13,7 @@ use super::Endpoint;
 /// A clock may be a little ahead, but not more.
 const AHEAD: Duration = Duration::from_mins(1);
 
-/// What a file says.
+/// The content of an instance file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Instance {
     pub id: UpstreamId,
@@ -26,7 +26,7 @@ pub struct Instance {
     /// Where it listens, where that is not MCP over HTTP at the port.
     pub endpoint: Option<Endpoint>,
     pub pid: Option<u32>,
-    /// What the file says, or whether there is one in the directory.
+    /// As in the file; without it there, whether there is one in the directory.
     pub has_package_json: bool,
     /// As it was written, an RFC 3339 time.
     pub started: Option<String>,
@@ -103,13 +103,13 @@ impl Instance {
         })
     }
 
-    /// Where it is dialled: what it says, or MCP over HTTP at its port.
+    /// Where to connect: its endpoint, or MCP over HTTP at its port.
     pub fn dialled_at(&self) -> Endpoint {
         let usual = || Endpoint::at_port(self.port.unwrap_or_default());
         self.endpoint.clone().unwrap_or_else(usual)
     }
 
-    /// When it says that it started, in seconds since 1970.
+    /// When it started, according to its file, in seconds since 1970.
     pub fn started_unix(&self) -> Option<u64> {
         seconds(self.started.as_deref()?)
     }
@@ -188,10 +188,10 @@ mod tests {
     #[test]
     fn a_package_json_is_looked_for_if_the_file_does_not_mention_it() {
         let folder = tempfile::tempdir().unwrap();
-        let has = |said: Option<bool>| {
+        let has = |written: Option<bool>| {
             let mut file = json!({ "id": "a", "name": "a", "directory": folder.path(), "port": 1 });
-            if let Some(said) = said {
-                file["has_package_json"] = json!(said);
+            if let Some(written) = written {
+                file["has_package_json"] = json!(written);
             }
             parse(&file).unwrap().has_package_json
         };

@@ -17,8 +17,8 @@ pub(crate) enum Holder {
     Ours,
     /// Another user, at one of the addresses at least.
     Other,
-    Nobody,
-    /// The system does not tell.
+    None,
+    /// The system does not report it.
     Unknown,
 }
 
@@ -47,7 +47,7 @@ fn judge(tables: &[String], addresses: &[IpAddr], port: u16, own: u32) -> Holder
     let lines = tables.iter().flat_map(|table| table.lines().skip(1));
     let mut users = lines.filter_map(|line| listener(line, addresses, port));
     match users.next() {
-        None => Holder::Nobody,
+        None => Holder::None,
         Some(first) if [first].into_iter().chain(users).all(|user| [own, ROOT].contains(&user)) => {
             Holder::Ours
         }
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_is_ours_where_nobody_else_listens_at_it() {
+    fn a_port_is_ours_where_no_other_user_listens_at_it() {
         let (any, local) = ("00000000:13EC", "0100007F:13EC");
         let (any6, local6) = ("0".repeat(32) + ":13EC", "0".repeat(24) + "01000000:13EC");
         let mapped = "0000000000000000FFFF00000100007F:13EC";
@@ -120,13 +120,13 @@ mod tests {
             check(dialled, &[(address, "0A", 1000)], Holder::Ours);
             check(dialled, &[(address, "0A", 0)], Holder::Ours);
             check(dialled, &[(address, "0A", 1001)], Holder::Other);
-            check(dialled, &[(address, "01", 1001)], Holder::Nobody);
+            check(dialled, &[(address, "01", 1001)], Holder::None);
         }
         check("localhost", &[(local, "0A", 1000), (&local6, "0A", 1001)], Holder::Other);
-        check("localhost", &[("0100007F:13ED", "0A", 1001)], Holder::Nobody);
+        check("localhost", &[("0100007F:13ED", "0A", 1001)], Holder::None);
         // An address of the network is not where hints lead.
-        check("localhost", &[("0100000A:13EC", "0A", 1001)], Holder::Nobody);
-        check("localhost", &[("nonsense", "0A", 1001), ("", "", 0)], Holder::Nobody);
+        check("localhost", &[("0100000A:13EC", "0A", 1001)], Holder::None);
+        check("localhost", &[("nonsense", "0A", 1001), ("", "", 0)], Holder::None);
     }
 
     #[test]
@@ -134,7 +134,7 @@ mod tests {
         let (first, second, local6) = ("0100007F:13EC", "0200007F:13EC", "0".repeat(24) + "01000000:13EC");
         check("127.0.0.1", &[(first, "0A", 1000), (second, "0A", 1001)], Holder::Ours);
         check("127.0.0.1", &[(first, "0A", 1000), (&local6, "0A", 1001)], Holder::Ours);
-        check("127.0.0.1", &[(second, "0A", 1001)], Holder::Nobody);
+        check("127.0.0.1", &[(second, "0A", 1001)], Holder::None);
         check("127.0.0.2", &[(first, "0A", 1000), (second, "0A", 1001)], Holder::Other);
         check("[::1]", &[(first, "0A", 1001), (&local6, "0A", 1000)], Holder::Ours);
     }
@@ -146,6 +146,6 @@ mod tests {
         let address = listener.local_addr().unwrap();
         assert_eq!(holder(&[address.ip()], address.port()), Holder::Ours);
         drop(listener);
-        assert_eq!(holder(&[address.ip()], address.port()), Holder::Nobody);
+        assert_eq!(holder(&[address.ip()], address.port()), Holder::None);
     }
 }

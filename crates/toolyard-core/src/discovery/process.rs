@@ -1,8 +1,8 @@
-//! Processes whose environment says where they listen. A variable is a hint that anybody can inherit: it counts
+//! Processes whose environment states where they listen. A variable is a hint that any process can inherit: it counts
 //! only in processes of our own user, never in our own children, and leads nowhere but to this machine.
 //!
-//! Environments are read once per process and program: what the system tells of a process at a glance shows
-//! whether it is still the same one.
+//! Environments are read once per process and program: the process's line in the system's table shows whether it is
+//! still the same one.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::{self, File};
@@ -28,7 +28,7 @@ pub struct Processes {
     known: HashMap<u32, Known>,
 }
 
-/// A process that says where it listens.
+/// A process whose environment states where it listens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hint {
     pub id: UpstreamId,
@@ -43,9 +43,9 @@ pub struct Hint {
 pub struct Look {
     /// One for each endpoint and each id, of the process that is the oldest.
     pub hints: Vec<Hint>,
-    /// What says where it listens and is not used, with the reason.
+    /// Processes whose hint is not used, with the reason.
     pub skipped: Vec<(u32, String)>,
-    /// Processes whose environment cannot be read; nothing is said of them.
+    /// Processes whose environment cannot be read; they are not reported.
     pub unreadable: usize,
     /// How many environments were read this time.
     pub read: usize,
@@ -54,18 +54,18 @@ pub struct Look {
 #[derive(Debug)]
 struct Known {
     stat: Stat,
-    said: Said,
+    environment: Environment,
 }
 
-/// What an environment says.
+/// The hint in an environment.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Said {
+enum Environment {
     Nothing,
     Unreadable,
     Endpoint { endpoint: String, app_id: Option<String> },
 }
 
-/// What the system tells of a process at a glance.
+/// What the system's table states about a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Stat {
     parent: u32,
@@ -89,22 +89,25 @@ impl Processes {
         cfg!(unix) && self.root.join("self/stat").exists()
     }
 
-    /// `refuse` says why a listener is not for us, where it is not.
+    /// `refuse` returns why a listener is not used, if it is not.
     pub fn look(&mut self, refuse: impl Fn(&Endpoint) -> Option<String>) -> Look {
         let read = self.refresh();
         let mut look = Look { read, ..Look::default() };
-        let mut found: Vec<(u64, u32, Said)> =
-            self.known.iter().map(|(pid, known)| (known.stat.started, *pid, known.said.clone())).collect();
+        let mut found: Vec<(u64, u32, Environment)> = self
+            .known
+            .iter()
+            .map(|(pid, known)| (known.stat.started, *pid, known.environment.clone()))
+            .collect();
         found.sort_by_key(|(started, pid, _)| (*started, *pid));
         let (mut listeners, mut ids) = (HashMap::new(), HashSet::new());
-        for (started, pid, said) in found {
-            let (endpoint, app_id) = match said {
-                Said::Nothing => continue,
-                Said::Unreadable => {
+        for (started, pid, environment) in found {
+            let (endpoint, app_id) = match environment {
+                Environment::Nothing => continue,
+                Environment::Unreadable => {
                     look.unreadable += 1;
                     continue;
                 }
-                Said::Endpoint { endpoint, app_id } => (endpoint, app_id),
+                Environment::Endpoint { endpoint, app_id } => (endpoint, app_id),
             };
             let hint = judge(&endpoint, app_id.as_deref(), &refuse);
             let hint = hint.and_then(|(id, endpoint)| match listeners.get(&endpoint.listener()) {
@@ -139,8 +142,8 @@ impl Processes {
                 continue;
             }
             read += 1;
-            let said = read_environment(&self.root.join(pid.to_string()).join("environ"));
-            self.known.insert(*pid, Known { stat: *stat, said });
+            let environment = read_environment(&self.root.join(pid.to_string()).join("environ"));
+            self.known.insert(*pid, Known { stat: *stat, environment });
         }
         read
     }
@@ -195,11 +198,11 @@ fn is_of(_: u32, _: &fs::Metadata) -> bool {
     false
 }
 
-fn read_environment(path: &Path) -> Said {
+fn read_environment(path: &Path) -> Environment {
     let mut bytes = Vec::new();
     let read = File::open(path).and_then(|file| file.take(LONGEST).read_to_end(&mut bytes));
     if read.is_err() {
-        return Said::Unreadable;
+        return Environment::Unreadable;
     }
     let find = |name: &str| {
         let text = bytes.split(|byte| *byte == 0).find_map(|entry| {
@@ -207,8 +210,8 @@ fn read_environment(path: &Path) -> Said {
         })?;
         (!text.trim().is_empty()).then(|| text.into_owned())
     };
-    let said = VARIABLES.iter().find_map(|(endpoint, app_id)| Some((find(endpoint)?, find(app_id))));
-    said.map_or(Said::Nothing, |(endpoint, app_id)| Said::Endpoint { endpoint, app_id })
+    let hint = VARIABLES.iter().find_map(|(endpoint, app_id)| Some((find(endpoint)?, find(app_id))));
+    hint.map_or(Environment::Nothing, |(endpoint, app_id)| Environment::Endpoint { endpoint, app_id })
 }
 
 fn judge(

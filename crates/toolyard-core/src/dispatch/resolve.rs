@@ -21,7 +21,7 @@ pub(super) fn string_member(params: &Params, key: &str) -> Result<String, CallEr
     text.ok_or_else(|| must_be_string(key))
 }
 
-/// Where a member stands that a request is judged by. The upstream must not be able to read another one.
+/// Where a member is that decides about a request. The upstream must not be able to read another one.
 fn member(params: &Params, key: &str) -> Result<Range<usize>, CallError> {
     let found = params.find_once(key);
     found
@@ -69,7 +69,7 @@ pub(super) fn unknown(
     if let Some(reason) = view.why_left_out(name) {
         return CallError::invalid_params(format!("{what} `{name}` is not shown: {reason}"));
     }
-    if let Some(why) = unheard(snapshot, view, name) {
+    if let Some(why) = why_unlisted(snapshot, view, name) {
         return CallError::invalid_params(format!("unknown {what} `{name}`: {why}"));
     }
     if view.is_lean() && what == "tool" {
@@ -90,9 +90,9 @@ pub(super) fn is_of(name: &str, upstream: &Upstream) -> bool {
     rest.is_some_and(|rest| rest.starts_with("__") || rest.starts_with(':'))
 }
 
-/// What is known of the upstream that a name seems to speak of, where that one has never said what it offers.
-/// Only a word about what went wrong: nothing is called by it.
-fn unheard(snapshot: &Snapshot, view: &ViewCatalog, name: &str) -> Option<Reason> {
+/// Why the upstream that a name seems to belong to is unavailable, if its definitions were never received. Only for the
+/// error message: nothing is called by it.
+fn why_unlisted(snapshot: &Snapshot, view: &ViewCatalog, name: &str) -> Option<Reason> {
     let is_meant = |upstream: &&Arc<Upstream>| {
         let is_named = is_of(name, upstream);
         is_named && upstream.definitions().is_none()
@@ -117,8 +117,8 @@ pub(super) fn without_instance(
 
 pub(super) fn edits(request: &Request, upstream: &Upstream, kind: ResultKind) -> Edits {
     let has_resources = upstream.definitions().is_some_and(|definitions| definitions.has_resources());
-    let may_be_older = bridge::has_inbox(&request.origin);
-    let tasks = tasks::declared(&request.origin) || may_be_older && request.params.member("task").is_some();
+    let may_be_legacy = bridge::has_inbox(&request.origin);
+    let tasks = tasks::declared(&request.origin) || may_be_legacy && request.params.member("task").is_some();
     Edits { uris: has_resources.then_some(kind), tasks }
 }
 

@@ -18,7 +18,7 @@ pub struct Seat {
 #[derive(Default)]
 struct State {
     arrived: Option<Connected>,
-    said_goodbye: bool,
+    has_left: bool,
 }
 
 impl Seat {
@@ -29,7 +29,7 @@ impl Seat {
     /// Hands a link over; the caller must wake the upstream afterwards. A previous link that was not taken is dropped.
     pub fn take(&self, connected: Connected) {
         let mut state = self.state();
-        state.said_goodbye = false;
+        state.has_left = false;
         let old = state.arrived.replace(connected);
         drop(state);
         drop(old);
@@ -48,18 +48,18 @@ impl Seat {
         }
     }
 
-    /// It was reached, so its goodbye is over.
+    /// The app was reached again, so it has not left.
     pub(crate) fn is_back(&self) {
-        self.state().said_goodbye = false;
+        self.state().has_left = false;
     }
 
-    /// It goes for good, and says so: what it offered leaves the lists as soon as its link has ended.
+    /// The app leaves for good, and has announced that: its entries leave the lists as soon as its link has ended.
     pub fn goodbye(&self) {
-        self.state().said_goodbye = true;
+        self.state().has_left = true;
     }
 
-    pub fn said_goodbye(&self) -> bool {
-        self.state().said_goodbye
+    pub fn has_left(&self) -> bool {
+        self.state().has_left
     }
 }
 
@@ -73,7 +73,7 @@ impl Connect for Seat {
 
     fn after_loss(&self) -> AfterLoss {
         let state = self.state();
-        if state.said_goodbye && state.arrived.is_none() { AfterLoss::Gone } else { AfterLoss::Await }
+        if state.has_left && state.arrived.is_none() { AfterLoss::Gone } else { AfterLoss::Await }
     }
 }
 

@@ -18,7 +18,7 @@ pub(crate) struct Led {
     pub(crate) found: ViewEntry,
 }
 
-/// The request that `request` stands for.
+/// The request that `request` wraps.
 pub(crate) fn lead(snapshot: &Snapshot, request: &Request) -> Result<Led, CallError> {
     let at = request.params.find_once("arguments");
     let at = at.map_err(|_| CallError::invalid_params("duplicate `arguments` in `params`"))?;

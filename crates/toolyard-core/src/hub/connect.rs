@@ -103,7 +103,7 @@ impl Desk<'_> {
         ))
     }
 
-    /// What a session of the hub view has set up at one instance ends, and it hears what it sees differently.
+    /// Ends what a session of the hub view has set up at one instance, and notifies it of the lists that change.
     fn switch(&self, before: Option<&Arc<Upstream>>, after: Option<&Arc<Upstream>>) {
         let is_same = before.zip(after).is_some_and(|(before, after)| before.id() == after.id());
         if is_same {
@@ -134,7 +134,7 @@ async fn reach(upstream: &Upstream) -> Result<(), CallError> {
         let message = format!("instance not active: {}: {error}", upstream.state().phase);
         return Err(error.with_reason(message));
     }
-    // What is not told by then is announced when it comes.
+    // Definitions that arrive later are announced then.
     let _ = tokio::time::timeout(FIRST_WORD, upstream.life.settled()).await;
     if upstream.life.is_unannounced() {
         let _ = tokio::time::timeout(READ_AGAIN, upstream.read_again()).await;

@@ -19,12 +19,12 @@ impl Desk<'_> {
         let rules = self.catalog.rules();
         let instances = rules.upstreams.iter().filter(|one| one.kind() == UpstreamKind::Instance);
         let own = rules.hub.target(&self.origin.client);
-        let tell = |one: &Arc<Upstream>| {
-            let mut told = instance(one, &rules.hub);
-            told["current"] = json!(own.as_ref() == Some(one.id()));
-            told
+        let describe = |one: &Arc<Upstream>| {
+            let mut described = instance(one, &rules.hub);
+            described["current"] = json!(own.as_ref() == Some(one.id()));
+            described
         };
-        let instances = instances.map(tell).collect::<Vec<_>>();
+        let instances = instances.map(describe).collect::<Vec<_>>();
         let text = serde_json::to_string_pretty(&instances).unwrap_or_default();
         Reply { structured: json!({ "instances": instances }), text }
     }
@@ -36,12 +36,12 @@ impl Desk<'_> {
             Some(id) => vec![find(&rules.upstreams, id)?.clone()],
             None => all.cloned().collect(),
         };
-        let told: Vec<Value> = wanted.iter().map(|one| health(one, &rules.hub)).collect();
-        let healthy = told.iter().filter(|one| one["healthy"] == true).count();
+        let reports: Vec<Value> = wanted.iter().map(|one| health(one, &rules.hub)).collect();
+        let healthy = reports.iter().filter(|one| one["healthy"] == true).count();
         let times = wanted.iter().filter_map(|one| one.health().round_trip);
         let (count, sum) = times.fold((0_u32, Duration::ZERO), |(count, sum), time| (count + 1, sum + time));
         Ok(json!({
-            "instances": told,
+            "instances": reports,
             "healthy_instances": healthy, "unhealthy_instances": wanted.len() - healthy, "total_instances": wanted.len(),
             "average_response_time_ms": sum.checked_div(count).map(millis),
         }))
@@ -142,26 +142,26 @@ mod tests {
     use crate::plan::{Pace, UpstreamPlan};
 
     #[test]
-    fn an_instance_that_was_not_tried_yet_is_told_in_the_same_form() {
+    fn an_instance_that_was_not_tried_yet_is_described_in_the_same_form() {
         let id = UpstreamId::parse("shop").unwrap();
         let plan = UpstreamPlan::new(id, UpstreamKind::Instance, Arc::new(Seat::default()));
         let upstream = Upstream::new(plan, Pace::default(), None, Scope::new());
         let file = json!({ "id": "7f-shop", "name": "shop", "path": "/srv", "port": 7777, "has_package_json": true });
         let found = Instance::parse(file.to_string().as_bytes(), SystemTime::now()).unwrap();
         upstream.describe(found.about());
-        let mut told = instance(&upstream, &Hub::new(Arc::default()));
-        told["current"] = json!(false);
-        assert_eq!((&told["state"], &told["id"]), (&json!("discovered"), &json!("7f-shop")));
+        let mut described = instance(&upstream, &Hub::new(Arc::default()));
+        described["current"] = json!(false);
+        assert_eq!((&described["state"], &described["id"]), (&json!("discovered"), &json!("7f-shop")));
         let form = jsonschema::validator_for(&schema::list()).unwrap();
         let wrong: Vec<String> =
-            form.iter_errors(&json!({ "instances": [told] })).map(|error| error.to_string()).collect();
+            form.iter_errors(&json!({ "instances": [described] })).map(|error| error.to_string()).collect();
         assert!(wrong.is_empty(), "{wrong:?}");
-        let told = health(&upstream, &Hub::new(Arc::default()));
-        assert_eq!((&told["healthy"], &told["history"]), (&json!(false), &json!([])));
+        let report = health(&upstream, &Hub::new(Arc::default()));
+        assert_eq!((&report["healthy"], &report["history"]), (&json!(false), &json!([])));
     }
 
     #[test]
-    fn a_length_of_time_is_told_as_it_was() {
+    fn a_length_of_time_is_written_with_its_unit() {
         for (millis, expected) in [
             (0, "0ms"),
             (250, "250ms"),

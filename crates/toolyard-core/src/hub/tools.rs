@@ -44,7 +44,7 @@ pub(crate) fn hub_tools() -> Vec<Raw> {
 pub(crate) fn yard_tools() -> Vec<Raw> {
     let connect = "Connects to an instance and gives a handle for `instances_call`. A handle is good only for who asked for it, until it is given back, or for 1 hour after it was last used. Lists do not change: the tools of every instance are listed under its id anyway.";
     let disconnect = "Gives a handle back.";
-    let call = "Calls a tool of an instance by its own name; the answer is that tool's own. Which instance is said by `handle` or by `instance_id`.";
+    let call = "Calls a tool of an instance by its own name and returns that tool's own answer. `handle` or `instance_id` selects the instance.";
     let fields = properties(&["handle", "instance_id", "tool", "arguments"]);
     vec![
         list(
@@ -94,7 +94,7 @@ fn tool(
 
 fn properties(names: &[&str]) -> Value {
     let all = json!({
-        "instance_id": { "type": "string", "description": "As `instances_list` tells it" },
+        "instance_id": { "type": "string", "description": "As listed by `instances_list`" },
         "handle": { "type": "string", "description": "As `instances_connect` gave it" },
         "tool": { "type": "string", "description": "The tool's own name at the instance" },
         "arguments": { "type": "object", "description": "What the tool takes" },

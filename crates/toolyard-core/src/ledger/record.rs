@@ -36,17 +36,17 @@ pub struct Record {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
     Ok,
-    /// Relayed to its end; what it says was not read.
+    /// Relayed to its end; its content was not read.
     Answered,
-    /// The tool says that it failed.
+    /// The tool reported a failure.
     ToolError,
     /// The upstream answered with this code.
     ProtocolError(i32),
     Timeout,
     Cancelled,
-    /// The gateway did not let it pass; the word says why.
+    /// The gateway refused it; the word is the reason.
     Refused(&'static str),
-    /// It could not be carried out; the word says why.
+    /// It could not be carried out; the word is the reason.
     Failed(&'static str),
 }
 
@@ -166,7 +166,7 @@ impl Record {
     }
 }
 
-/// The id of a session opens it, so it is only told by its digest.
+/// The id of a session opens it, so only its digest is shown.
 pub(crate) fn label(client: &ClientKey) -> String {
     match client {
         ClientKey::Session(id) => {
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn the_id_of_a_session_is_not_told() {
+    fn the_id_of_a_session_is_not_shown() {
         let label = label(&ClientKey::Session("secret-session".into()));
         assert!(label.starts_with("session-") && label.len() == 16 && !label.contains("secret"), "{label}");
     }

@@ -1,4 +1,4 @@
-//! What an answer says that is only passing by: whether it is an error, and which. It is read piece by piece,
+//! Whether an answer that is only relayed is an error, and which. It is read piece by piece,
 //! and nothing of it is kept.
 
 use toolyard_model::answer::RelayKind;
@@ -51,9 +51,9 @@ pub(crate) struct Verdict {
     in_text: bool,
     escaped: bool,
     was_text: bool,
-    /// What the message at hand has said so far.
-    said: Option<Status>,
-    /// What the answer said.
+    /// The status of the message at hand, as far as it was read.
+    current: Option<Status>,
+    /// The status of the answer.
     answer: Option<Status>,
 }
 
@@ -67,7 +67,7 @@ impl Verdict {
             in_text: false,
             escaped: false,
             was_text: false,
-            said: None,
+            current: None,
             answer: None,
         }
     }
@@ -144,10 +144,10 @@ impl Verdict {
             *place = key;
         }
         if self.depth == 1 {
-            self.said = match key {
+            self.current = match key {
                 Key::Result => Some(Status::Ok),
                 Key::Error => Some(Status::ProtocolError(0)),
-                _ => self.said,
+                _ => self.current,
             };
         }
         self.word.clear();
@@ -166,7 +166,7 @@ impl Verdict {
         self.value();
         self.depth = self.depth.saturating_sub(1);
         if self.depth == 0 {
-            self.answer = self.said.take().or(self.answer);
+            self.answer = self.current.take().or(self.answer);
         }
     }
 
@@ -174,10 +174,10 @@ impl Verdict {
         let (word, is_text) = (std::mem::take(&mut self.word), std::mem::take(&mut self.was_text));
         if self.depth == 2 && !is_text {
             match self.keys {
-                [Key::Result, Key::IsError] if word == b"true" => self.said = Some(Status::ToolError),
+                [Key::Result, Key::IsError] if word == b"true" => self.current = Some(Status::ToolError),
                 [Key::Error, Key::Code] => {
                     let code = std::str::from_utf8(&word).ok().and_then(|text| text.parse().ok());
-                    self.said = Some(Status::ProtocolError(code.unwrap_or_default()));
+                    self.current = Some(Status::ProtocolError(code.unwrap_or_default()));
                 }
                 _ => {}
             }
@@ -230,7 +230,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn wherever_it_is_cut_it_says_the_same(which in 0..ANSWERS.len(), cuts in prop::collection::vec(0usize..100, 0..6)) {
+        fn the_verdict_does_not_depend_on_where_it_is_cut(which in 0..ANSWERS.len(), cuts in prop::collection::vec(0usize..100, 0..6)) {
             let (text, expected) = ANSWERS[which];
             let mut cuts: Vec<usize> = cuts.into_iter().map(|cut| cut % text.len()).collect();
             cuts.sort_unstable();

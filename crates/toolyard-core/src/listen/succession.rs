@@ -54,7 +54,7 @@ impl Listeners {
         }
     }
 
-    /// A listener goes on at another upstream. What became of the resource before that, it did not hear.
+    /// A listener goes on at another upstream. It missed the updates of the resource before that.
     fn watch_on(
         &self,
         listener: &Listener,
@@ -65,7 +65,7 @@ impl Listeners {
         let (id, update) = (upstream.id().clone(), update_of(&own_uri));
         listener.watched().push(Watched { upstream, own_uri, _subscription: subscription });
         if let Some(snapshot) = self.snapshot() {
-            listener.tell_of_update(&snapshot, &id, &update);
+            listener.announce_update(&snapshot, &id, &update);
         }
     }
 

@@ -12,7 +12,7 @@ use toolyard_proto::{Notification, Raw};
 use crate::plan::Timeouts;
 use crate::upstream::Upstream;
 
-/// An alarm that comes this late says that the program stood still, not the upstream.
+/// An alarm that comes this late shows that this program was suspended, not the upstream.
 const LATE: Duration = Duration::from_millis(250);
 /// For an answer that came meanwhile to be read.
 const MOMENT: Duration = Duration::from_secs(1);
@@ -23,7 +23,7 @@ pub struct Clock {
     start: Instant,
     timeouts: Timeouts,
     touched: AtomicU64,
-    /// How long the clock has stood still in all.
+    /// How long the clock has been paused in all.
     frozen: AtomicU64,
     asking: AtomicUsize,
     /// Since when it is paused; overlapping questions count once.
@@ -73,7 +73,7 @@ impl Clock {
         }
     }
 
-    pub fn stands_still(&self) -> bool {
+    pub fn is_paused(&self) -> bool {
         self.asking.load(Ordering::Acquire) > 0
     }
 
@@ -81,9 +81,9 @@ impl Clock {
     pub async fn expired(&self) -> Expired {
         let mut overslept = false;
         loop {
-            while self.stands_still() {
+            while self.is_paused() {
                 let resumed = self.resumed.notified();
-                if self.stands_still() {
+                if self.is_paused() {
                     resumed.await;
                 }
             }
@@ -139,7 +139,7 @@ struct Watched {
 impl Back for Watched {
     fn notify(&self, notification: Notification) {
         self.clock.touch();
-        self.upstream.life.heard();
+        self.upstream.life.responded();
         self.peer.notify(notification);
     }
 
@@ -149,7 +149,7 @@ impl Back for Watched {
     }
 
     fn ask(&self, ask: Ask) -> BoxFuture<Result<Raw, AskError>> {
-        self.upstream.life.heard();
+        self.upstream.life.responded();
         let frozen = self.clock.freeze();
         let asked = self.peer.ask(ask);
         Box::pin(async move {
@@ -161,7 +161,7 @@ impl Back for Watched {
 
     fn alive(&self) {
         self.clock.touch();
-        self.upstream.life.heard();
+        self.upstream.life.responded();
         self.peer.alive();
     }
 
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_program_that_stood_still_still_hears_an_answer_that_came_in_time() {
+    async fn a_program_that_was_suspended_still_takes_an_answer_that_came_in_time() {
         let clock = Clock::start(SHORT);
         // As if it had been stopped, and with it the alarm.
         tokio::time::advance(SHORT.idle * 3).await;
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_clock_stands_still_while_the_user_is_asked() {
+    async fn the_clock_is_paused_while_the_user_is_asked() {
         let clock = Clock::start(SHORT);
         let frozen = clock.freeze();
         let thaw = async {

@@ -48,7 +48,7 @@ pub(super) async fn route(mut call: Call) -> Answer {
     let (edits, open) = (call.edits, call.open.clone());
     let (upstream, origin) = (call.upstream.clone(), call.origin.clone());
     let link = lease.link();
-    let may_refuse = !link.is_in_process() && bridge::tells_what_it_refused(link.greeting().revision);
+    let may_refuse = !link.is_in_process() && bridge::reports_refusals(link.greeting().revision);
     // Only what is known by its definition can be sent in another way.
     let may_refuse = may_refuse && call.entry.is_some();
     let again = (may_refuse || upstream.connector().may_need_sign_in()).then(|| Box::new(call.clone()));
@@ -71,7 +71,7 @@ pub(super) async fn route(mut call: Call) -> Answer {
         open.reach(Mark::Answered);
     }
     if matches!(&answer, Ok(_) | Err(CallError { kind: Kind::Reported(_), .. })) {
-        upstream.life.heard();
+        upstream.life.responded();
     }
     if let Ok(AnswerBody::Whole(result, _)) = &answer
         && let Some(error) = unanswerable_question(&origin, result)

@@ -376,7 +376,7 @@ fn open(upstream: &Arc<Upstream>, outlets: &Outlets, link: &Arc<dyn Link>) {
     counterpart.greeting.store(Some(Arc::new(link.greeting().clone())));
     counterpart.live.store(Some(Arc::new(live)));
     counterpart.set(Stage::Open);
-    levels::tell_again(upstream, link, &outlets.origin);
+    levels::send_again(upstream, link, &outlets.origin);
     tracing::info!(target: "upstream", upstream = %upstream.id(), revision = %link.greeting().revision, "second link open");
 }
 

@@ -10,7 +10,7 @@ use toolyard_proto::{Method, Raw};
 
 use super::Upstream;
 use super::fetch::own_request;
-use super::subscribe::Heard;
+use super::subscribe::NotificationSink;
 use crate::bridge;
 
 /// How long after a listening ended the next one begins.
@@ -73,7 +73,7 @@ impl Upstream {
         let params = serde_json::json!({ "notifications": { "taskIds": tasks.ids } });
         let id = format!("yard-tasks-{}", NEXT.fetch_add(1, Ordering::Relaxed));
         let request = own_request(link.as_ref(), &tasks.origin, Method::LISTEN, params.into(), &id);
-        let mut listening = link.call(request, Peer::new(Arc::new(Heard(send))));
+        let mut listening = link.call(request, Peer::new(Arc::new(NotificationSink(send))));
         loop {
             let notification = tokio::select! {
                 biased;

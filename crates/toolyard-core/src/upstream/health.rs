@@ -75,11 +75,11 @@ impl Health {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sign {
     Answered,
-    /// It said nothing in time.
+    /// It did not answer in time.
     Silent,
     /// The same, but something went wrong before: that is why it was asked.
     SilentAndSuspect,
-    /// It said nothing, but it has a call to work on.
+    /// It did not answer, but it has a call to work on.
     Busy,
 }
 

@@ -122,15 +122,15 @@ impl Upstream {
 
     /// Whether what this client sets up is kept apart from what others do.
     pub(super) fn keeps_apart(&self, shared: &dyn Link, client: &ClientKey) -> bool {
-        let stands_alone = matches!(client, ClientKey::Request(_) | ClientKey::Gateway);
-        self.links.pool.is_promised(shared) && !stands_alone
+        let has_no_session = matches!(client, ClientKey::Request(_) | ClientKey::Gateway);
+        self.links.pool.is_promised(shared) && !has_no_session
     }
 
     /// Passes a client's notification on to every link that it uses.
     pub(crate) fn notify(&self, origin: &Arc<Origin>, notification: &Notification) {
         let own = self.links.pool.link_of(&origin.client);
         let links = own.into_iter().chain(self.links.open_in(self.lane_of(origin)));
-        for link in links.filter(|link| bridge::hears_clients(link.greeting().revision)) {
+        for link in links.filter(|link| bridge::takes_notifications(link.greeting().revision)) {
             link.notify(origin, notification.clone());
         }
     }

@@ -208,7 +208,7 @@ impl Life {
     }
 
     /// It has answered something.
-    pub(crate) fn heard(&self) {
+    pub(crate) fn responded(&self) {
         if self.unanswered.load(Ordering::Relaxed) {
             self.unanswered.store(false, Ordering::Release);
         }

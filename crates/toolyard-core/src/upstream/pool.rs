@@ -1,5 +1,5 @@
-//! Links of their own for clients. Where an upstream asks in the middle of calls, one channel for all leaves
-//! open who is meant; so each client gets a link of its own, and a request that stands alone has one for as
+//! Links of their own for clients. If an upstream asks questions during calls, one channel for all clients leaves open
+//! which of them is meant; so each client gets a link of its own, and a request without a session has one for as
 //! long as it runs. They are made by the same connector and bounded; when all are in use, a call waits for one.
 //!
 //! What an upstream offers, and what it announces to everybody, still comes from the link that all share.
@@ -30,7 +30,7 @@ const MOST: usize = 16;
 const MOST_ASKING_PER_CLIENT: usize = 4;
 /// How many of them all such calls may hold. The rest is kept for calls that do not wait for an answer.
 const MOST_ASKING: usize = MOST - MOST / 4;
-/// How long one that nobody uses is kept.
+/// How long an unused one is kept.
 const IDLE: Duration = Duration::from_mins(1);
 /// The same where each client was promised its own: what the upstream keeps for it ends with it.
 const IDLE_PROMISED: Duration = Duration::from_hours(1);
@@ -66,11 +66,11 @@ struct Member {
     questions: OpenQuestions,
 }
 
-/// Whose a link is. The upstream is told what that client can do.
+/// The owner of a link. The upstream is sent that client's capabilities.
 #[derive(Clone, PartialEq, Eq)]
 enum Owner {
     Client(ClientKey),
-    /// Requests of one principal that stand alone and can do the same, one at a time.
+    /// Requests of one principal without a session and with the same capabilities, one at a time.
     Alone(Principal, Raw),
 }
 
@@ -109,7 +109,7 @@ fn can_be_asked(origin: &Origin) -> bool {
     ["elicitation", "sampling", "roots"].iter().any(|kind| origin.capabilities.member(kind).is_some())
 }
 
-/// What becomes of somebody who wants a link.
+/// The outcome of a request for a link.
 enum Found {
     Ready(u64, Arc<dyn Link>),
     /// There is room: open one under this number.
@@ -241,8 +241,8 @@ impl Pool {
         self.changed.notify_waiters();
     }
 
-    /// Gives a link back. One that was left in the middle of a request that stood alone may still ask or say
-    /// something about it, so nobody else gets it.
+    /// Gives a link back. If a request without a session was abandoned on it, the upstream may still send something
+    /// about that request, so no other client gets the link.
     fn give_back(&self, number: u64, is_done: bool) -> Option<Arc<dyn Link>> {
         let mut state = self.state();
         let member = state.member(number)?;
@@ -255,7 +255,7 @@ impl Pool {
         removed
     }
 
-    /// Waits until a link is gone, whoever ended it.
+    /// Waits until a link is gone, for whatever reason.
     async fn gone(&self, number: u64) {
         loop {
             let changed = self.changed.notified();
@@ -448,7 +448,7 @@ async fn tend_links(upstream: &Arc<Upstream>, outlets: &Outlets) {
     }
 }
 
-/// Takes what one link says outside of calls, until it ends. A link that nobody listens to is none.
+/// Takes what one link sends outside of calls, until it ends. A link whose messages are not taken is closed.
 async fn attend(upstream: Arc<Upstream>, outlets: Outlets, mut member: Opened) {
     let number = member.number;
     let listening = AssertUnwindSafe(listen_to(&upstream, &outlets, &mut member)).catch_unwind();

@@ -13,13 +13,13 @@ use super::state::Phase;
 use super::supervise::Outlets;
 use crate::plan::{AfterLoss, UpstreamKind};
 
-/// Somebody else's business for ever.
+/// Effectively infinite; the upstream comes back by itself.
 const NEVER: Duration = Duration::from_hours(24 * 365);
 
-/// How often it is looked whether there is somebody to connect to, and how long.
-const FIRST_LOOK: Duration = Duration::from_millis(50);
-const SELDOMEST_LOOK: Duration = Duration::from_secs(1);
-const LONGEST_LOOK: Duration = Duration::from_secs(30);
+/// How often to check whether there is something to connect to, at first and at most, and for how long.
+const MIN_POLL_INTERVAL: Duration = Duration::from_millis(50);
+const MAX_POLL_INTERVAL: Duration = Duration::from_secs(1);
+const POLL_LIMIT: Duration = Duration::from_secs(30);
 
 /// What was before, seen from the next attempt.
 #[derive(Debug, Default)]
@@ -101,19 +101,19 @@ impl Backoff {
 }
 
 impl Upstream {
-    /// Waits until there is somebody to connect to, as far as that can be seen. Whoever is not seen for long is
-    /// tried all the same.
+    /// Waits until there is something to connect to, as far as that can be seen. After a while the connection is tried
+    /// all the same.
     pub(super) async fn sighted(&self) {
-        let (begun, mut pause) = (Instant::now(), FIRST_LOOK);
+        let (begun, mut pause) = (Instant::now(), MIN_POLL_INTERVAL);
         while let Err(why) = self.connector().look().await
-            && begun.elapsed() < LONGEST_LOOK
+            && begun.elapsed() < POLL_LIMIT
         {
             self.life.enter(Phase::Discovered, Some(why));
             self.life.state.send_modify(|state| (state.unseen, state.settled) = (true, true));
             if self.woken_within(pause).await {
                 return;
             }
-            pause = SELDOMEST_LOOK.min(pause * 2);
+            pause = MAX_POLL_INTERVAL.min(pause * 2);
         }
     }
 

@@ -1,6 +1,6 @@
 //! When an upstream that cannot be reached is tried again: soon at first, then less and less often; and after
 //! several failures in a row not at all for a while (the breaker is open), then once (half open). Pure: chance
-//! is an argument, and the clock is somebody else's.
+//! is an argument, and the caller keeps the time.
 
 use std::time::Duration;
 

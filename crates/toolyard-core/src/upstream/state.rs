@@ -1,5 +1,5 @@
 //! Where an upstream is in its life, and why. One machine for every kind of upstream: which step may follow
-//! which is written here and nowhere else. It looks at no clock: whoever moves it says when.
+//! which is written here and nowhere else. It reads no clock: the caller passes the time.
 
 mod history;
 
@@ -108,7 +108,7 @@ pub struct Invalid {
 pub struct State {
     pub phase: Phase,
     pub since: SystemTime,
-    /// When it was first heard of.
+    /// When it was first found.
     pub discovered: SystemTime,
     /// When the connection that it has, or had last, was there.
     pub connected: Option<SystemTime>,

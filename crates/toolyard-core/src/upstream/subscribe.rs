@@ -1,4 +1,4 @@
-//! Who wants to hear of which resource: one subscription upstream however many listen, kept across
+//! Subscriptions to resources: one subscription upstream however many clients listen, kept across
 //! reconnects, ended with the last listener.
 
 use std::collections::HashMap;
@@ -15,12 +15,12 @@ use super::{Lane, Lease, Upstream};
 use crate::bridge;
 use crate::listen::Listeners;
 
-/// How long after the end of its stream a subscription is made anew.
+/// How long after the end of its stream a subscription is made again.
 const HOLD_AGAIN: Duration = Duration::from_secs(2);
-/// How long an answer that nobody waits for any more is listened for, to take back what it leads to.
+/// How long an answer that no client waits for any more is awaited, to take back the subscription that it confirms.
 const LATE: Duration = Duration::from_mins(1);
 
-/// What is subscribed to, and by whom.
+/// What is subscribed to, and for which client.
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct Key {
     /// `None` if all clients share the subscription; a client if the upstream keeps a session for each.
@@ -130,14 +130,14 @@ impl Keeper {
     async fn run(self, scope: Scope) {
         let upstream = &self.watch.upstream;
         let mut state = upstream.life.state.subscribe();
-        // One that merely does not answer keeps its link, and with it what it was told.
-        let mut told: Option<Weak<dyn Link>> = None;
+        // An upstream that merely does not answer keeps its link, and with it the subscription.
+        let mut subscribed: Option<Weak<dyn Link>> = None;
         while !upstream.life.is_retired() {
             let mut was_held = false;
             if let Ok(lease) = upstream.lease_to_stay(&self.watch.origin).await {
                 let lease = Arc::new(lease);
                 let link = lease.link();
-                told = Some(Arc::downgrade(link));
+                subscribed = Some(Arc::downgrade(link));
                 let held = async {
                     if bridge::subscribes_by_listening(link.greeting().revision) {
                         self.hold_by_listening(link.as_ref()).await
@@ -160,7 +160,7 @@ impl Keeper {
             let try_again = was_held || upstream.links.live().is_some();
             tokio::select! {
                 () = scope.ended() => {
-                    if let Some(link) = told.and_then(|link| link.upgrade()) {
+                    if let Some(link) = subscribed.and_then(|link| link.upgrade()) {
                         self.watch.leave(link.as_ref()).await;
                     }
                     return;
@@ -192,8 +192,8 @@ impl Keeper {
     }
 
     async fn hold_in_session(&self, lease: &Arc<Lease>) -> Result<(), CallError> {
-        let told = self.watch.tell(lease.clone()).await;
-        told.unwrap_or_else(|_| Err(CallError::unavailable("the upstream was ended")))?;
+        let outcome = self.watch.subscribe(lease.clone()).await;
+        outcome.unwrap_or_else(|_| Err(CallError::unavailable("the upstream was ended")))?;
         self.accepted();
         // It holds until the link is lost; then it is set up again on the next link.
         lease.ended(&self.watch.upstream).await;
@@ -202,7 +202,7 @@ impl Keeper {
 
     async fn hold_by_listening(&self, link: &dyn Link) -> Result<(), CallError> {
         let (send, mut received) = mpsc::channel(64);
-        let peer = Peer::new(Arc::new(Heard(send)));
+        let peer = Peer::new(Arc::new(NotificationSink(send)));
         let call = self.watch.call(link, Method::LISTEN, peer);
         tokio::pin!(call);
         loop {
@@ -237,14 +237,14 @@ impl Keeper {
 }
 
 impl Watch {
-    /// Tells a session. Whoever leaves meanwhile cannot unsay what was said, and a server may begin to watch after
-    /// it was told to stop; so the answer is waited for all the same, and nobody takes it back before.
-    fn tell(&self, lease: Arc<Lease>) -> oneshot::Receiver<Result<(), CallError>> {
-        let (told, outcome) = oneshot::channel();
+    /// Subscribes in a session. A client that leaves meanwhile cannot take the request back, and a server may begin to
+    /// watch after it was asked to stop; so the answer is waited for all the same, and nothing is taken back before.
+    fn subscribe(&self, lease: Arc<Lease>) -> oneshot::Receiver<Result<(), CallError>> {
+        let (answer_to, outcome) = oneshot::channel();
         let watch = self.clone();
         self.upstream.life.later(Box::pin(async move {
             let turn = watch.upstream.links.keyed_lock.lock(&watch.key.uri).await;
-            if told.is_closed() {
+            if answer_to.is_closed() {
                 return;
             }
             let mut answer =
@@ -252,11 +252,11 @@ impl Watch {
             let answered = tokio::time::timeout(watch.upstream.pace().connect, &mut answer).await;
             drop(turn);
             if let Ok(answered) = answered {
-                let _ = told.send(answered);
+                let _ = answer_to.send(answered);
                 return;
             }
             let silence = CallError::timeout("the upstream did not answer `resources/subscribe`");
-            let _ = told.send(Err(silence));
+            let _ = answer_to.send(Err(silence));
             if !matches!(tokio::time::timeout(LATE, answer).await, Ok(Err(_))) {
                 watch.leave(lease.link().as_ref()).await;
             }
@@ -275,7 +275,7 @@ impl Watch {
         link.call(request, peer).await.map(drop)
     }
 
-    /// A listening call has been dropped already; a session is told.
+    /// Ends the subscription in a session. A listening call has been dropped already.
     async fn leave(&self, link: &dyn Link) {
         if bridge::subscribes_by_listening(link.greeting().revision) {
             return;
@@ -288,22 +288,22 @@ impl Watch {
         if is_wanted_again {
             return;
         }
-        let told = async {
-            // A session that is gone, or shared with somebody who still watches, is not told.
+        let unsubscribed = async {
+            // A session that is gone, or shared with a client that still watches, gets no request.
             if link.per_client() {
                 link.unsubscribe(&self.origin, &self.key.uri).await;
             } else {
                 let _ = self.call(link, Method::RESOURCES_UNSUBSCRIBE, Peer::none()).await;
             }
         };
-        let _ = tokio::time::timeout(self.upstream.pace().connect, told).await;
+        let _ = tokio::time::timeout(self.upstream.pace().connect, unsubscribed).await;
     }
 }
 
 /// Takes what arrives on a listening call.
-pub(super) struct Heard(pub(super) mpsc::Sender<Notification>);
+pub(super) struct NotificationSink(pub(super) mpsc::Sender<Notification>);
 
-impl Back for Heard {
+impl Back for NotificationSink {
     fn notify(&self, notification: Notification) {
         // A full queue means the same thing was announced many times already.
         let _ = self.0.try_send(notification);

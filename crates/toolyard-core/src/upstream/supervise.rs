@@ -43,7 +43,7 @@ pub(crate) async fn run(upstream: Arc<Upstream>, outlets: Outlets) {
     );
 }
 
-/// However a turn ends, another follows: also if something in it has failed in a way that nobody expected.
+/// However a turn ends, another follows: also after a panic in it.
 async fn keep_connected(upstream: &Arc<Upstream>, outlets: &Outlets) {
     let mut past = Backoff { lost_at: upstream.is_listed().then(Instant::now), failures: 0 };
     while !upstream.life.is_retired() {
@@ -162,8 +162,8 @@ struct Driver<'a> {
     outlets: &'a Outlets,
     link: Arc<dyn Link>,
     events: mpsc::Receiver<LinkEvent>,
-    heard: mpsc::Receiver<Notification>,
-    hear: mpsc::Sender<Notification>,
+    notifications: mpsc::Receiver<Notification>,
+    notify: mpsc::Sender<Notification>,
     listening: Option<BoxFuture<Answer>>,
     listen_at: Option<Instant>,
     refreshing: Option<BoxFuture<Result<Fetched, Reason>>>,
@@ -190,7 +190,7 @@ type Fetched = Vec<(ListKind, ListRead)>;
 
 enum Event {
     Link(Option<LinkEvent>),
-    Heard(Notification),
+    Notification(Notification),
     ListenEnded(Answer),
     ListenAgain,
     Refreshed(Result<Fetched, Reason>),
@@ -210,10 +210,10 @@ enum Event {
 impl<'a> Driver<'a> {
     fn begin(upstream: &'a Arc<Upstream>, outlets: &'a Outlets, connected: Connected) -> Self {
         let Connected { link, events } = connected;
-        upstream.starts_anew();
+        upstream.forget_doubts();
         upstream.links.counterpart.reset();
         upstream.links.set_live(link.clone());
-        let (hear, heard) = mpsc::channel(64);
+        let (notify, notifications) = mpsc::channel(64);
         let listen_at = bridge::must_listen(link.greeting().revision).then(Instant::now);
         let dirty = ListKind::ALL.to_vec();
         let (listening, refreshing, now) = (None, None, Instant::now());
@@ -223,8 +223,8 @@ impl<'a> Driver<'a> {
             outlets,
             link,
             events,
-            heard,
-            hear,
+            notifications,
+            notify,
             listening,
             listen_at,
             refreshing,
@@ -264,7 +264,7 @@ impl<'a> Driver<'a> {
     async fn next_event(&mut self) -> Event {
         tokio::select! {
             event = self.events.recv() => Event::Link(event),
-            Some(notification) = self.heard.recv() => Event::Heard(notification),
+            Some(notification) = self.notifications.recv() => Event::Notification(notification),
             answer = pending_or(self.listening.as_mut()) => Event::ListenEnded(answer),
             () = at_time(self.listen_at) => Event::ListenAgain,
             fetched = pending_or(self.refreshing.as_mut()) => Event::Refreshed(fetched),
@@ -290,7 +290,7 @@ impl<'a> Driver<'a> {
             }
             Event::Link(Some(LinkEvent::Closed(reason))) => return Some(reason),
             Event::Link(None) => return Some("its connection ended".into()),
-            Event::Heard(notification) => self.announcement(None, &notification),
+            Event::Notification(notification) => self.announcement(None, &notification),
             Event::ListenEnded(answer) => self.listen_ended(answer),
             Event::ListenAgain => self.listen(),
             Event::Refreshed(fetched) => return self.refreshed(fetched),
@@ -401,7 +401,7 @@ impl<'a> Driver<'a> {
 
     fn publish(&mut self, mut definitions: Definitions) {
         self.upstream.review(self.outlets, &mut definitions);
-        // Whoever comes and goes says itself what it offers when it is there.
+        // A dynamic upstream declares what it offers whenever it connects.
         if let Some(store) = self.outlets.store.as_ref().filter(|_| !self.upstream.kind().is_dynamic()) {
             store.save_later(self.upstream.id(), &self.upstream.fingerprint, &definitions);
         }
@@ -412,7 +412,7 @@ impl<'a> Driver<'a> {
         self.upstream.life.list(!self.vigil.is_away());
         if !self.learned {
             self.learned = true;
-            levels::tell_again(self.upstream, &self.link, &self.outlets.origin);
+            levels::send_again(self.upstream, &self.link, &self.outlets.origin);
             tracing::info!(target: "upstream", upstream = %self.upstream.id(), revision = %self.link.greeting().revision, "active");
             self.upstream.life.enter(Phase::Active, None);
             self.upstream.life.state.send_modify(|state| state.settled = true);
@@ -452,7 +452,7 @@ async fn at_time(moment: Option<Instant>) {
     }
 }
 
-/// A complete clause names what was asked; a predicate of the upstream says enough.
+/// A complete clause names what was asked; a predicate of the upstream needs no more.
 fn not_listed(kind: ListKind, reason: Reason) -> Reason {
     if reason.is_predicate() {
         return reason;

@@ -98,7 +98,7 @@ impl TaskOwners {
 
     /// Whether a notification may reach this client: one about a task is for its owner. While tasks are being
     /// created, an unknown task may be one of them, and its notification reaches no client.
-    pub(crate) fn may_hear(&self, notification: &Notification, origin: &Origin) -> bool {
+    pub(crate) fn may_receive(&self, notification: &Notification, origin: &Origin) -> bool {
         if notification.method.as_str() != "notifications/tasks/status" {
             return true;
         }

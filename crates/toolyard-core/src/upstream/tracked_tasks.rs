@@ -1,8 +1,8 @@
-//! Tasks that an older upstream carries out for clients that ask after them: what each has asked so far, and
+//! Tasks that a legacy upstream carries out for clients that poll them: what each has asked so far, and
 //! what became of it.
 //!
 //! An upstream may have a process, or a session, for each client, and each of them may give its tasks the ids that
-//! another gives. Clients may be told apart by nothing but the task they ask after, so an id that is in use is
+//! another gives. The gateway may know a client by nothing but the task that it polls, so an id that is in use is
 //! shown as another.
 
 use std::collections::HashMap;
@@ -15,7 +15,7 @@ use toolyard_model::{Ask, AskError, Back, BoxFuture, Origin};
 use toolyard_proto::{CallError, Notification, Raw};
 
 use super::Lease;
-use crate::bridge::Standing;
+use crate::bridge::TrackedStatus;
 
 /// How many may be held; the one that expires first makes room.
 const MOST: usize = 1_000;
@@ -41,7 +41,7 @@ struct State {
     lease: Option<Arc<Lease>>,
     asked: u64,
     open: Vec<Question>,
-    /// Where the task stood at its end, and what became of it.
+    /// The task's status at its end, and its outcome.
     ended: Option<(Raw, Result<Raw, CallError>)>,
 }
 
@@ -139,13 +139,13 @@ impl TrackedTask {
         self.state().lease.clone()
     }
 
-    pub(crate) fn stands(&self) -> Standing {
+    pub(crate) fn status(&self) -> TrackedStatus {
         let mut state = self.state();
         state.open.retain(|question| !question.reply.is_closed());
         match &state.ended {
-            Some((task, outcome)) => Standing::Ended(task.clone(), outcome.clone()),
-            None if state.open.is_empty() => Standing::Working,
-            None => Standing::Asking(state.open.iter().fold(Raw::empty_object(), |all, question| {
+            Some((task, outcome)) => TrackedStatus::Ended(task.clone(), outcome.clone()),
+            None if state.open.is_empty() => TrackedStatus::Working,
+            None => TrackedStatus::Asking(state.open.iter().fold(Raw::empty_object(), |all, question| {
                 let method = Raw::from_serialize(&question.ask.method.as_str());
                 let params = question.ask.params.clone().unwrap_or_else(Raw::empty_object);
                 let params = params.without(&["_meta", "task", "elicitationId"]);
@@ -164,7 +164,7 @@ impl TrackedTask {
         self.state().ended.as_ref().map_or(0, |(task, _)| task.as_bytes().len())
     }
 
-    /// What was said of the task at its end, once it is there.
+    /// The last status of the task, once it has ended.
     pub(crate) fn over(&self) -> Option<Raw> {
         self.state().ended.as_ref().map(|(task, _)| task.clone())
     }

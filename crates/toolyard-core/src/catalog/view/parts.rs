@@ -116,7 +116,7 @@ impl ViewPart {
         Some(self.view_entry(kind, place, &entries.all[place]))
     }
 
-    /// An entry by the name that stands for its own where clients accept no such names. Asked for only in the hub, after
+    /// An entry by the name that replaces its own for clients that accept no such names. Used only in the hub, after
     /// its own name was not found.
     pub(super) fn by_legal_name(&self, kind: ListKind, name: &str) -> Option<ViewEntry> {
         let mut entries = self.entries(kind);

@@ -78,7 +78,7 @@ fn both_pairs_of_variables_are_hints_and_a_name_is_made_where_none_is_given() {
 }
 
 #[test]
-fn what_is_inherited_is_one_hint_and_what_contradicts_it_is_told() {
+fn an_inherited_variable_is_one_hint_and_contradictions_are_reported() {
     let system = System::new();
     let (endpoint, id) = ("TOOLYARD_ENDPOINT=tcp://127.0.0.1:1", "TOOLYARD_APP_ID=App");
     system

@@ -1,5 +1,5 @@
 //! The machine against a model: whatever steps are tried at whatever times, only the ones in the table are
-//! made, the history tells them in order, and it stays bounded.
+//! made, the history lists them in order, and it stays bounded.
 
 use std::time::{Duration, SystemTime};
 
@@ -38,7 +38,7 @@ struct Model {
 
 proptest! {
     #[test]
-    fn only_the_steps_of_the_table_are_made_and_history_tells_them(
+    fn only_the_steps_of_the_table_are_made_and_history_lists_them(
         steps in prop::collection::vec((0usize..9, 0u64..100_000, prop::option::of("[a-z]{1,8}")), 0..400),
     ) {
         let mut now = SystemTime::UNIX_EPOCH;

@@ -11,7 +11,7 @@ use toolyard_proto::{Kind, Method};
 use super::{Driver, STEADY};
 use crate::catalog::ListKind;
 use crate::upstream::fetch::own_request;
-use crate::upstream::subscribe::Heard;
+use crate::upstream::subscribe::NotificationSink;
 
 pub(super) const LISTEN_AGAIN: Duration = Duration::from_secs(2);
 /// The longest pause before listening again to an upstream that always ends it at once.
@@ -31,7 +31,8 @@ impl Driver<'_> {
             params.into(),
             "yard-listen",
         );
-        self.listening = Some(self.link.call(request, Peer::new(Arc::new(Heard(self.hear.clone())))));
+        self.listening =
+            Some(self.link.call(request, Peer::new(Arc::new(NotificationSink(self.notify.clone())))));
     }
 
     pub(super) fn listen_ended(&mut self, answer: Answer) {
@@ -43,7 +44,7 @@ impl Driver<'_> {
             }
             _ => {}
         }
-        // What changed in between was not heard.
+        // Changes in between were missed.
         self.dirty = ListKind::ALL.to_vec();
         let held = self.listen_since.elapsed() >= STEADY;
         self.listen_pause = if held { LISTEN_AGAIN } else { (self.listen_pause * 2).min(LISTEN_AT_MOST) };

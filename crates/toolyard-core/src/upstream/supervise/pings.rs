@@ -27,9 +27,9 @@ pub(super) struct Ping {
 
 pub(super) enum Outcome {
     Answered,
-    /// Nothing was heard, for this reason.
+    /// No answer, for this reason.
     Silent(Reason),
-    /// There is certainly nobody.
+    /// It is certainly gone.
     Gone(Reason),
 }
 
@@ -64,7 +64,7 @@ impl Driver<'_> {
             Outcome::Answered => {
                 let round_trip = ping.begun.elapsed();
                 self.upstream.life.record(|health| health.answered(SystemTime::now(), round_trip));
-                self.upstream.life.heard();
+                self.upstream.life.responded();
                 Sign::Answered
             }
             // One that does one thing at a time may have a call to work on.
@@ -132,8 +132,8 @@ fn no_answer(wait: Duration) -> Reason {
     format!("no answer within {} s", wait.as_secs_f32()).into()
 }
 
-/// Whoever answers is there, whatever it says. Where there is no way to it, as without a network, nobody can
-/// say, and it is asked again; one whose door is shut is gone.
+/// An upstream that answers is there, whatever the answer is. If it cannot be reached, as without a network, it may
+/// still be there, and is asked again; one that refuses connections is gone.
 fn outcome_of(answer: Answer, silent: &Reason) -> Outcome {
     match answer {
         Ok(_) => Outcome::Answered,
@@ -148,10 +148,10 @@ fn outcome_of(answer: Answer, silent: &Reason) -> Outcome {
 
 impl Upstream {
     /// What was held against an earlier connection does not count for a new one.
-    pub(super) fn starts_anew(&self) {
+    pub(super) fn forget_doubts(&self) {
         let _ = self.life.signals.suspect.notified().now_or_never();
         let _ = self.life.signals.doubted.notified().now_or_never();
-        self.life.heard();
+        self.life.responded();
         self.life.record(|health| (health.misses, health.last_error) = (0, None));
     }
 }
