@@ -117,8 +117,8 @@ pub(super) fn without_instance(
 
 pub(super) fn edits(request: &Request, upstream: &Upstream, kind: ResultKind) -> Edits {
     let has_resources = upstream.definitions().is_some_and(|definitions| definitions.has_resources());
-    let may_be_legacy = bridge::has_inbox(&request.origin);
-    let tasks = tasks::declared(&request.origin) || may_be_legacy && request.params.member("task").is_some();
+    let has_inbox = bridge::has_inbox(&request.origin);
+    let tasks = tasks::declared(&request.origin) || has_inbox && request.params.member("task").is_some();
     Edits { uris: has_resources.then_some(kind), tasks }
 }
 
