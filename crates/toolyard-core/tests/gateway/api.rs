@@ -1,4 +1,4 @@
-//! The control API: what it shows, what it changes, and for whom.
+//! The control API: what it shows, what it changes, and for which clients.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -250,7 +250,7 @@ async fn the_live_stream_sends_the_state_and_then_what_changed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_description_of_the_api_has_every_path_and_says_which_need_an_operator() {
+async fn the_description_of_the_api_has_every_path_and_marks_those_that_need_an_operator() {
     let gateway = gateway(&[("files", &Double::new(NEW, &["read"]))]);
     let api = get(&gateway, "/openapi.json").await;
     let paths = api["paths"].as_object().unwrap();

@@ -108,7 +108,7 @@ async fn a_thousand_calls_answered_out_of_order_reach_their_own_callers() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn silence_ends_a_call_as_a_failed_tool_that_says_what_to_do() {
+async fn silence_ends_a_call_as_a_failed_tool_with_advice() {
     let silent: Behaviour = Arc::new(|_, _| Box::pin(std::future::pending()));
     let double = Double::with(NEW, &["t"], silent);
     let client = Client::new(&gateway(&[("a", &double)]), NEW, "");
@@ -140,15 +140,15 @@ async fn progress_keeps_a_call_alive_and_reaches_the_client_in_order() {
     let client = Client::new(&gateway(&[("a", &double)]), NEW, "");
     client.tools().await;
     client.call("a__t", json!({})).await.unwrap();
-    let heard: Vec<String> = client
+    let received: Vec<String> = client
         .inbox
-        .heard
+        .received
         .lock()
         .unwrap()
         .iter()
         .map(|n| n.params.as_ref().unwrap().as_str().to_owned())
         .collect();
-    assert_eq!(heard, (0..5).map(|n| format!(r#"{{"progress":{n}}}"#)).collect::<Vec<_>>());
+    assert_eq!(received, (0..5).map(|n| format!(r#"{{"progress":{n}}}"#)).collect::<Vec<_>>());
 }
 
 #[tokio::test(start_paused = true)]
@@ -241,7 +241,7 @@ fn asking() -> Behaviour {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_older_client_is_asked_what_a_newer_upstream_wants_to_know() {
+async fn a_legacy_client_is_asked_the_questions_of_a_modern_upstream() {
     let double = Double::with(NEW, &["t"], asking());
     let client = Client::new(&gateway(&[("a", &double)]), OLD, "");
     client.tools().await;
@@ -269,7 +269,7 @@ async fn a_newer_client_gets_the_same_question_untouched() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn answers_of_an_older_upstream_carry_todays_stamps() {
+async fn answers_of_a_legacy_upstream_carry_the_modern_stamps() {
     let double = Double::new(OLD, &["t"]);
     let client = Client::new(&gateway(&[("a", &double)]), NEW, "");
     client.tools().await;
@@ -300,13 +300,13 @@ async fn task_ids_find_their_way_back() {
     let got = client.ask("tasks/get", json!({ "taskId": "a.t.1" })).await.unwrap();
     assert_eq!(got["taskId"], "a.t.1");
     assert_eq!(double.seen.lock().unwrap().last().unwrap().1.as_str(), r#"{"taskId":"t.1"}"#);
-    for unknown in ["x", "nobody.t"] {
+    for unknown in ["x", "missing.t"] {
         assert_eq!(client.ask("tasks/get", json!({ "taskId": unknown })).await.unwrap_err().code(), -32602);
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_an_upstream_says_of_our_own_hop_is_not_passed_on() {
+async fn an_upstreams_error_about_our_own_hop_is_not_passed_on() {
     let picky: Behaviour = Arc::new(|_, _| {
         Box::pin(async {
             let error = CallError::header_mismatch("Mcp-Param-Region is required");

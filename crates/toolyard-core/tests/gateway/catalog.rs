@@ -1,4 +1,4 @@
-//! What clients see, and when they are told that it changed.
+//! What clients see, and when they are notified that it changed.
 
 use std::time::Duration;
 
@@ -124,16 +124,16 @@ async fn definitions_are_shown_byte_for_byte_apart_from_the_name() {
 async fn changes_are_announced_once_to_those_who_see_them_and_want_to_know() {
     let (one, two) = (Double::new(OLD, &["a"]), Double::new(OLD, &["b"]));
     let gateway = gateway(&[("one", &one), ("two", &two)]);
-    let hear = |view: &str, filter: serde_json::Value| {
+    let listen = |view: &str, filter: serde_json::Value| {
         let client = Client::new(&gateway, NEW, view);
         let listening = client.send("subscriptions/listen", json!({ "notifications": filter }));
         let inbox = client.inbox.clone();
         (tokio::spawn(listening), inbox)
     };
     Client::new(&gateway, NEW, "").tools().await;
-    let (_all, everything) = hear("", json!({ "toolsListChanged": true }));
-    let (_two, only_two) = hear("two", json!({ "toolsListChanged": true }));
-    let (_prompts, prompts) = hear("", json!({ "promptsListChanged": true }));
+    let (_all, everything) = listen("", json!({ "toolsListChanged": true }));
+    let (_two, only_two) = listen("two", json!({ "toolsListChanged": true }));
+    let (_prompts, prompts) = listen("", json!({ "promptsListChanged": true }));
     tokio::time::sleep(Duration::from_secs(1)).await;
     one.tools.lock().unwrap().push(json!({ "name": "new" }));
     for _ in 0..20 {
@@ -173,8 +173,8 @@ async fn one_subscription_upstream_serves_all_who_watch_and_ends_with_the_last()
         ),
     ));
     tokio::time::sleep(Duration::from_secs(1)).await;
-    let heard = inbox.heard.lock().unwrap().last().unwrap().params.clone().unwrap();
-    assert_eq!(heard.as_str(), r#"{"uri":"yard+test://a/r/part"}"#);
+    let received = inbox.received.lock().unwrap().last().unwrap().params.clone().unwrap();
+    assert_eq!(received.as_str(), r#"{"uri":"yard+test://a/r/part"}"#);
     first.abort();
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!(count("resources/unsubscribe"), 0);
@@ -208,11 +208,11 @@ async fn a_strange_definition_is_no_trouble_for_others() {
         assert_eq!(named("odd__icon"), json!({ "name": "odd__icon", "inputSchema": { "type": "object" } }));
     }
     let alone = Client::new(&gateway, OLD, "odd").ask("tools/list", json!({})).await.unwrap();
-    assert_eq!(alone["tools"], strange(), "its own view has it as it was said");
+    assert_eq!(alone["tools"], strange(), "its own view has it unchanged");
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_left_out_is_told() {
+async fn what_is_left_out_is_reported() {
     let odd = Double::new(OLD, &[]);
     *odd.tools.lock().unwrap() = strange().as_array().unwrap().clone();
     let client = Client::new(&gateway(&[("odd", &odd)]), NEW, "");

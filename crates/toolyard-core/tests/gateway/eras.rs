@@ -186,7 +186,7 @@ fn client(gateway: &Gateway, revision: Revision) -> Client {
     client
 }
 
-async fn said(client: &Client, tool: &str) -> String {
+async fn text_of(client: &Client, tool: &str) -> String {
     let result = client.call(&format!("a__{tool}"), json!({})).await.unwrap();
     result["content"][0]["text"].as_str().unwrap().to_owned()
 }
@@ -197,12 +197,12 @@ async fn each_client_is_served_in_its_own_era() {
     let gateway = dual.gateway();
     let (old, new) = (client(&gateway, LEGACY), client(&gateway, Revision::NEWEST));
     assert_eq!(old.tools().await, ["a__ask", "a__era", "a__log", "a__touch"]);
-    assert_eq!(said(&new, "era").await, "2026-07-28");
+    assert_eq!(text_of(&new, "era").await, "2026-07-28");
     assert_eq!(dual.starts(), (1, 0), "a second process is not started before it is needed");
-    let (one, two) = tokio::join!(said(&old, "era"), said(&old, "era"));
+    let (one, two) = tokio::join!(text_of(&old, "era"), text_of(&old, "era"));
     assert_eq!((one.as_str(), two.as_str()), ("2025-11-25", "2025-11-25"));
-    assert_eq!(said(&old, "ask").await, "\"Ann\"");
-    assert_eq!(said(&new, "ask").await, "no back channel in this era");
+    assert_eq!(text_of(&old, "ask").await, "\"Ann\"");
+    assert_eq!(text_of(&new, "ask").await, "no back channel in this era");
     assert_eq!(dual.starts(), (1, 1));
     let upstream = gateway.upstreams().into_iter().find(|one| one.id().as_str() == "a").unwrap();
     assert_eq!(upstream.counterpart().unwrap().revision, LEGACY);
@@ -216,7 +216,7 @@ async fn log_messages_levels_and_subscriptions_follow_the_link_of_the_client() {
     old.tools().await;
     old.ask("logging/setLevel", json!({ "level": "info" })).await.unwrap();
     assert_eq!(dual.starts(), (1, 0));
-    assert_eq!(said(&old, "log").await, "logged");
+    assert_eq!(text_of(&old, "log").await, "logged");
     assert!(dual.was_sent(LEGACY, "logging/setLevel"), "the level is set when the process is started");
     assert_eq!(old.inbox.methods(), ["notifications/message"]);
     let filter = json!({ "notifications": { "resourceSubscriptions": ["yard+test://a/r"] } });
@@ -227,9 +227,9 @@ async fn log_messages_levels_and_subscriptions_follow_the_link_of_the_client() {
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert!(dual.was_sent(LEGACY, "resources/subscribe"));
     assert!(!dual.was_sent(Revision::NEWEST, "resources/subscribe"));
-    old.inbox.heard.lock().unwrap().clear();
-    new.inbox.heard.lock().unwrap().clear();
-    said(&old, "touch").await;
+    old.inbox.received.lock().unwrap().clear();
+    new.inbox.received.lock().unwrap().clear();
+    text_of(&old, "touch").await;
     assert_eq!(old.inbox.methods(), ["notifications/resources/updated"]);
     assert!(new.inbox.methods().is_empty(), "that was the resource of the other process");
     listening.abort();
@@ -242,13 +242,13 @@ async fn the_second_process_is_stopped_when_its_clients_are_gone() {
     let gateway = dual.gateway();
     let old = client(&gateway, LEGACY);
     old.tools().await;
-    said(&old, "era").await;
+    text_of(&old, "era").await;
     tokio::time::sleep(Duration::from_mins(10)).await;
     assert_eq!(dual.open.load(Ordering::SeqCst), 2, "its client is still connected");
     gateway.ended(old.key());
     tokio::time::sleep(Duration::from_mins(2)).await;
     assert_eq!(dual.open.load(Ordering::SeqCst), 1);
-    assert_eq!(said(&client(&gateway, LEGACY), "era").await, "2025-11-25");
+    assert_eq!(text_of(&client(&gateway, LEGACY), "era").await, "2025-11-25");
     assert_eq!(dual.starts(), (1, 2));
     gateway.end().await;
     tokio::time::sleep(Duration::from_secs(1)).await;
@@ -261,10 +261,10 @@ async fn a_lost_second_process_is_started_by_the_next_call() {
     let gateway = dual.gateway();
     let old = client(&gateway, LEGACY);
     old.tools().await;
-    said(&old, "era").await;
+    text_of(&old, "era").await;
     dual.kill.notify_waiters();
     tokio::time::sleep(Duration::from_secs(1)).await;
-    assert_eq!(said(&old, "era").await, "2025-11-25");
+    assert_eq!(text_of(&old, "era").await, "2025-11-25");
     assert_eq!(dual.starts(), (1, 2), "the process that lists come from is not concerned");
 }
 
@@ -275,7 +275,7 @@ async fn calls_are_converted_where_a_server_speaks_one_era_only() {
     let gateway = dual.gateway();
     let old = client(&gateway, LEGACY);
     old.tools().await;
-    assert_eq!(said(&old, "era").await, "2026-07-28");
+    assert_eq!(text_of(&old, "era").await, "2026-07-28");
     let upstream = gateway.upstreams().into_iter().find(|one| one.id().as_str() == "a").unwrap();
     assert_eq!(upstream.counterpart_refusal().unwrap().to_string(), "initialize: unknown method");
 }
@@ -290,7 +290,7 @@ async fn a_slow_start_of_the_second_process_does_not_change_the_era() {
     let failed = old.call("a__era", json!({})).await.unwrap();
     assert_eq!(failed["_meta"]["dev.toolyard/error"]["kind"], "unavailable", "{failed}");
     tokio::time::sleep(Duration::from_secs(1)).await;
-    assert_eq!(said(&old, "era").await, "2025-11-25");
+    assert_eq!(text_of(&old, "era").await, "2025-11-25");
 }
 
 #[tokio::test(start_paused = true)]
@@ -314,7 +314,7 @@ async fn the_client_whose_call_starts_a_process_is_asked_for_the_roots() {
     old.declare(json!({ "roots": {} }));
     *old.inbox.reply.lock().unwrap() = Some(json!({ "roots": [{ "uri": "file:///home/you" }] }));
     old.tools().await;
-    said(&old, "era").await;
+    text_of(&old, "era").await;
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!(dual.roots.lock().unwrap().as_deref(), Some("file:///home/you"));
 }

@@ -163,7 +163,7 @@ async fn a_client_that_knows_tasks_receives_the_status_of_those_it_listens_to_un
             ["notifications/subscriptions/acknowledged", "notifications/tasks"],
             "in this order"
         );
-        let params = |at: usize| knowing.inbox.heard.lock().unwrap()[at].params.clone().unwrap();
+        let params = |at: usize| knowing.inbox.received.lock().unwrap()[at].params.clone().unwrap();
         let acknowledged = params(0).at(&["notifications", "taskIds"]).unwrap();
         assert_eq!(acknowledged.as_str(), format!(r#"["{id}"]"#));
         assert_eq!(params(1).member("taskId").unwrap().as_string().unwrap(), id);

@@ -15,7 +15,7 @@ use crate::support::{Attempt, Behaviour, Client, Double, echo, start};
 const NEW: Revision = Revision::NEWEST;
 const OLD: Revision = Revision::NEWEST_LEGACY;
 
-/// An upstream that says nothing while it is told so, or forgets how to answer pings only.
+/// Makes an upstream silent: altogether, or only to pings.
 #[derive(Default)]
 pub(crate) struct Hush {
     pub(crate) everything: AtomicBool,
@@ -115,7 +115,7 @@ async fn tools_of_one_that_does_not_answer_leave_after_the_grace_and_come_back_w
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_that_stays_silent_is_connected_anew() {
+async fn an_upstream_that_stays_silent_is_reconnected() {
     let (double, hush) = hushed(NEW);
     let gateway = start(&[("a", &double)], pinged);
     seconds(15).await;
@@ -203,18 +203,18 @@ async fn a_panic_while_it_is_asked_costs_the_connection_and_not_the_supervisor()
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_pings_have_shown_is_told() {
+async fn the_results_of_pings_are_reported() {
     let (double, _) = hushed(NEW);
     let gateway = start(&[("a", &double)], pinged);
     let client = Client::new(&gateway, NEW, "");
     seconds(25).await;
-    let told = client.call("yard__upstreams", json!({})).await.unwrap();
-    let told: &Value = &told["structuredContent"]["upstreams"][1]["health"];
+    let listed = client.call("yard__upstreams", json!({})).await.unwrap();
+    let health: &Value = &listed["structuredContent"]["upstreams"][1]["health"];
     assert_eq!(
-        (&told["pings"], &told["missesInARow"], &told["healthy"]),
+        (&health["pings"], &health["missesInARow"], &health["healthy"]),
         (&json!(2), &json!(0), &json!(true))
     );
-    assert!(told["roundTripMs"].is_number() && told["lastAnswer"].is_string(), "{told}");
+    assert!(health["roundTripMs"].is_number() && health["lastAnswer"].is_string(), "{health}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,4 +1,4 @@
-//! Where an upstream does not like our way of asking, that is ours to mend: it is asked anew, once.
+//! If an upstream refuses the way in which we sent a request, the gateway fixes that and sends it again, once.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -42,7 +42,7 @@ async fn a_call_whose_headers_are_refused_is_made_again_by_the_latest_definition
     let double = picky();
     let client = Client::new(&gateway(&[("a", &double)]), NEW, "");
     client.tools().await;
-    // It says nothing of the change.
+    // It does not announce the change.
     let region = json!({ "type": "string", "x-mcp-header": "Region" });
     let schema = json!({ "type": "object", "properties": { "region": region } });
     *double.tools.lock().unwrap() = vec![json!({ "name": "t", "inputSchema": schema })];
@@ -67,7 +67,7 @@ async fn a_call_that_is_refused_twice_is_turned_away() {
 
 /// Before the newest revision these numbers mean whatever a server likes, also after it has done the work.
 #[tokio::test(start_paused = true)]
-async fn an_older_server_is_never_asked_twice() {
+async fn a_legacy_server_is_never_asked_twice() {
     let behaviour: Behaviour = Arc::new(|request, _| {
         let is_call = request.method == Method::TOOLS_CALL;
         let error = CallError::header_mismatch("the tool's own number");
@@ -84,7 +84,7 @@ async fn an_older_server_is_never_asked_twice() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_whose_version_is_refused_is_made_again_when_the_upstream_was_met_anew() {
+async fn a_call_whose_version_is_refused_is_made_again_after_a_reconnect() {
     let (other, echo) = (Arc::new(AtomicBool::new(false)), echo());
     let own = other.clone();
     let behaviour: Behaviour = Arc::new(move |request, peer| {
@@ -101,12 +101,12 @@ async fn a_call_whose_version_is_refused_is_made_again_when_the_upstream_was_met
     other.store(true, Ordering::SeqCst);
     double.mute.store(true, Ordering::SeqCst);
     let call = client.send("tools/call", json!({ "name": "a__t", "arguments": {} }));
-    let met_anew = async {
+    let reconnect = async {
         gateway_has_lost(&gateway).await;
         other.store(false, Ordering::SeqCst);
         double.mute.store(false, Ordering::SeqCst);
     };
-    let (answer, ()) = tokio::join!(call, met_anew);
+    let (answer, ()) = tokio::join!(call, reconnect);
     let AnswerBody::Whole(result, _) = answer.unwrap() else { panic!("nothing streams here") };
     assert!(result.member("isError").is_none(), "{result:?}");
     assert_eq!((calls(&double), double.connects.load(Ordering::SeqCst)), (2, 2));

@@ -1,4 +1,4 @@
-//! Instances: what is told of them in every state, and sessions of the hub view while the set of them changes.
+//! Instances: how they are described in every state, and sessions of the hub view while the set of them changes.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -24,7 +24,7 @@ fn join(gateway: &Gateway, id: &str, double: &Arc<Double>) -> Arc<Upstream> {
     upstream
 }
 
-/// As its file says it.
+/// Gives it a name, as its file does.
 fn call_it(gateway: &Gateway, upstream: &Upstream, name: &str) {
     let id = upstream.id().as_str();
     let file = json!({ "id": id, "name": name, "directory": "/srv/shop", "port": 7777, "pid": 42 });
@@ -32,16 +32,16 @@ fn call_it(gateway: &Gateway, upstream: &Upstream, name: &str) {
     gateway.describe(upstream, instance.about());
 }
 
-/// What a tool says its answers look like.
+/// The output schema of a tool.
 async fn schema(client: &Client, tool: &str) -> jsonschema::Validator {
     let listed = client.ask("tools/list", json!({})).await.unwrap();
     let tool = listed["tools"].as_array().unwrap().iter().find(|one| one["name"] == tool).unwrap().clone();
     jsonschema::validator_for(&tool["outputSchema"]).unwrap()
 }
 
-/// That it is only discovered is over before anybody could ask; a test beside the code looks at that.
+/// The state `discovered` is over before a client could ask; a test beside the code covers it.
 #[tokio::test(start_paused = true)]
-async fn an_instance_is_told_in_the_same_form_in_each_of_its_states() {
+async fn an_instance_is_described_in_the_same_form_in_each_of_its_states() {
     use Attempt::{Fails, Hangs};
     let gateway = gateway(&[]);
     let client = Client::new(&gateway, NEW, "");
@@ -59,26 +59,29 @@ async fn an_instance_is_told_in_the_same_form_in_each_of_its_states() {
         double.attempts.lock().unwrap().extend(attempts);
         let upstream = join(&gateway, "shop", &double);
         tokio::time::sleep(Duration::from_millis(wait)).await;
-        let told = client.call("yard__instances_list", json!({})).await.unwrap();
-        let instance = &told["structuredContent"]["instances"][0];
-        assert_eq!(instance["state"], state, "{told}");
-        let text: Value = serde_json::from_str(told["content"][0]["text"].as_str().unwrap()).unwrap();
-        assert_eq!(text, told["structuredContent"]["instances"], "the text is the bare array");
+        let answer = client.call("yard__instances_list", json!({})).await.unwrap();
+        let instance = &answer["structuredContent"]["instances"][0];
+        assert_eq!(instance["state"], state, "{answer}");
+        let text: Value = serde_json::from_str(answer["content"][0]["text"].as_str().unwrap()).unwrap();
+        assert_eq!(text, answer["structuredContent"]["instances"], "the text is the bare array");
         let wrong: Vec<String> =
-            list.iter_errors(&told["structuredContent"]).map(|error| error.to_string()).collect();
+            list.iter_errors(&answer["structuredContent"]).map(|error| error.to_string()).collect();
         assert!(wrong.is_empty(), "{state}: {wrong:?}");
         assert_eq!(instance["connected"], state == "active", "{instance}");
         assert_eq!(instance["connected_at"].is_string(), state == "active", "{instance}");
         assert_eq!(instance["reason"].is_string(), ["retrying", "dead"].contains(&state), "{instance}");
 
-        let told = client.call("yard__instances_health", json!({ "instance_id": "shop" })).await.unwrap();
-        let told = &told["structuredContent"];
-        let wrong: Vec<String> = health.iter_errors(told).map(|error| error.to_string()).collect();
+        let answer = client.call("yard__instances_health", json!({ "instance_id": "shop" })).await.unwrap();
+        let report = &answer["structuredContent"];
+        let wrong: Vec<String> = health.iter_errors(report).map(|error| error.to_string()).collect();
         assert!(wrong.is_empty(), "{state}: {wrong:?}");
-        assert_eq!((&told["instances"][0]["state"], &told["total_instances"]), (&json!(state), &json!(1)));
-        assert_eq!(told["instances"][0]["healthy"], state == "active", "{told}");
-        let step = told["instances"][0]["history"].as_array().unwrap().last().unwrap();
-        assert_eq!(step["to"], state, "{told}");
+        assert_eq!(
+            (&report["instances"][0]["state"], &report["total_instances"]),
+            (&json!(state), &json!(1))
+        );
+        assert_eq!(report["instances"][0]["healthy"], state == "active", "{report}");
+        let step = report["instances"][0]["history"].as_array().unwrap().last().unwrap();
+        assert_eq!(step["to"], state, "{report}");
         gateway.remove(&upstream);
     }
 }
@@ -90,13 +93,13 @@ async fn a_field_that_is_missing_or_wrong_does_not_fit_the_form() {
     let list = schema(&client, "yard__instances_list").await;
     join(&gateway, "shop", &Double::new(NEW, &["t"]));
     tokio::time::sleep(Duration::from_secs(1)).await;
-    let told = client.call("yard__instances_list", json!({})).await.unwrap()["structuredContent"].take();
-    assert!(list.is_valid(&told));
-    for key in told["instances"][0].as_object().unwrap().keys() {
-        let mut without = told.clone();
+    let listed = client.call("yard__instances_list", json!({})).await.unwrap()["structuredContent"].take();
+    assert!(list.is_valid(&listed));
+    for key in listed["instances"][0].as_object().unwrap().keys() {
+        let mut without = listed.clone();
         without["instances"][0].as_object_mut().unwrap().remove(key);
         assert!(!list.is_valid(&without), "{key}");
-        let mut wrong = told.clone();
+        let mut wrong = listed.clone();
         wrong["instances"][0][key] = json!([]);
         assert!(!list.is_valid(&wrong), "{key}");
     }
@@ -138,9 +141,9 @@ async fn legal_names_stay_and_others_are_mapped_and_both_can_be_called() {
     let is_legal = |name: &str| name.chars().all(|c| c.is_ascii_alphanumeric() || "_-".contains(c));
     assert!(listed.iter().all(|name| is_legal(name)), "{listed:?}");
     assert!(listed.contains(&"scripts_run".to_owned()));
-    let told: Vec<String> = serde_json::from_value(connected["structuredContent"]["tools"].clone()).unwrap();
-    assert!(told.len() == 3 && told.iter().all(|name| listed.contains(name)), "{told:?} {listed:?}");
-    let mapped = told.iter().find(|name| name.starts_with("scripts_run_")).unwrap();
+    let tools: Vec<String> = serde_json::from_value(connected["structuredContent"]["tools"].clone()).unwrap();
+    assert!(tools.len() == 3 && tools.iter().all(|name| listed.contains(name)), "{tools:?} {listed:?}");
+    let mapped = tools.iter().find(|name| name.starts_with("scripts_run_")).unwrap();
     for (name, own) in [(mapped.as_str(), "scripts/run"), ("scripts/run", "scripts/run"), ("läuft", "läuft")]
     {
         hub.call(name, json!({})).await.unwrap();
@@ -176,19 +179,19 @@ async fn results_of_instances_that_are_not_tool_results_are_wrapped() {
     }
 }
 
-/// A session that hears of changed lists.
+/// A session that is notified of changed lists.
 async fn listening(gateway: &Gateway, view: &str) -> Client {
     let client = Client::new(gateway, OLD, view);
     let everything =
         json!({ "toolsListChanged": true, "promptsListChanged": true, "resourcesListChanged": true });
     tokio::spawn(client.send("subscriptions/listen", json!({ "notifications": everything })));
     tokio::time::sleep(Duration::from_millis(1)).await;
-    client.inbox.heard.lock().unwrap().clear();
+    client.inbox.received.lock().unwrap().clear();
     client
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_saw_an_instance_is_told_when_it_is_forgotten() {
+async fn clients_that_saw_an_instance_are_notified_when_it_is_forgotten() {
     let gateway = gateway(&[]);
     let upstream = join(&gateway, "shop", &Double::new(NEW, &["t"]));
     tokio::time::sleep(Duration::from_secs(1)).await;
@@ -206,7 +209,7 @@ async fn who_saw_an_instance_is_told_when_it_is_forgotten() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn another_name_of_an_instance_is_news_to_the_profiles_that_name_it_and_to_nobody_else() {
+async fn another_name_of_an_instance_is_announced_only_to_the_profiles_that_name_it() {
     let some = |name: &str| ProfilePlan {
         name: name.into(),
         instances: Some(vec![name.into()]),
@@ -221,8 +224,8 @@ async fn another_name_of_an_instance_is_news_to_the_profiles_that_name_it_and_to
     }
     call_it(&gateway, &upstream, "stall");
     tokio::time::sleep(Duration::from_secs(1)).await;
-    let heard: Vec<usize> = clients.iter().map(|client| client.inbox.methods().len()).collect();
-    assert_eq!(heard, [1, 1, 0, 0, 0, 0]);
+    let received: Vec<usize> = clients.iter().map(|client| client.inbox.methods().len()).collect();
+    assert_eq!(received, [1, 1, 0, 0, 0, 0]);
     assert_eq!(clients[0].tools().await, Vec::<String>::new());
     assert_eq!(clients[1].tools().await, ["market__t"]);
     call_it(&gateway, &upstream, "stall");
@@ -231,7 +234,7 @@ async fn another_name_of_an_instance_is_news_to_the_profiles_that_name_it_and_to
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_instance_that_was_given_up_is_tried_when_somebody_connects() {
+async fn a_dead_instance_is_tried_when_a_client_connects() {
     let (gateway, double) = (gateway(&[]), Double::new(NEW, &["t"]));
     double.attempts.lock().unwrap().extend((0..5).map(|_| Attempt::Fails));
     let upstream = join(&gateway, "shop", &double);
@@ -245,14 +248,14 @@ async fn an_instance_that_was_given_up_is_tried_when_somebody_connects() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_connects_is_told_only_of_tools_that_are_there_to_be_called() {
+async fn connecting_lists_only_tools_that_can_be_called() {
     let (gateway, double) = (gateway(&[]), Double::new(NEW, &["t"]));
     double.tools.lock().unwrap().push(json!({ "name": "strange", "inputSchema": 7 }));
     join(&gateway, "shop", &double);
     tokio::time::sleep(Duration::from_secs(1)).await;
     let hub = listening(&gateway, "hub").await;
-    let told = hub.call("instances_connect", json!({ "instance_id": "shop" })).await.unwrap();
-    assert_eq!(told["structuredContent"]["tools"], json!(["t"]), "{told}");
+    let connected = hub.call("instances_connect", json!({ "instance_id": "shop" })).await.unwrap();
+    assert_eq!(connected["structuredContent"]["tools"], json!(["t"]), "{connected}");
     assert!(!hub.tools().await.contains(&"strange".to_owned()));
 }
 
@@ -267,8 +270,8 @@ async fn a_level_chosen_before_a_restart_reaches_the_instance_when_it_is_back() 
     join(&gateway, "shop", &double);
     tokio::time::sleep(Duration::from_secs(2)).await;
     let seen = double.seen.lock().unwrap();
-    let told = seen.iter().find(|(method, _)| method.as_str() == "logging/setLevel");
-    assert_eq!(told.map(|(_, params)| params.as_str()), Some(r#"{"level":"warning"}"#), "{seen:?}");
+    let level = seen.iter().find(|(method, _)| method.as_str() == "logging/setLevel");
+    assert_eq!(level.map(|(_, params)| params.as_str()), Some(r#"{"level":"warning"}"#), "{seen:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -282,13 +285,13 @@ async fn a_level_chosen_before_connecting_reaches_the_instance() {
     hub.call("instances_connect", json!({ "instance_id": "shop" })).await.unwrap();
     tokio::time::sleep(Duration::from_secs(1)).await;
     let seen = double.seen.lock().unwrap();
-    let told = seen.iter().find(|(method, _)| method.as_str() == "logging/setLevel");
-    assert_eq!(told.map(|(_, params)| params.as_str()), Some(r#"{"level":"warning"}"#), "{seen:?}");
+    let level = seen.iter().find(|(method, _)| method.as_str() == "logging/setLevel");
+    assert_eq!(level.map(|(_, params)| params.as_str()), Some(r#"{"level":"warning"}"#), "{seen:?}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_was_watched_at_an_instance_is_watched_again_when_it_comes_back() {
-    // Also before the lists are made anew in which it is.
+    // Also before the lists that contain it are made again.
     for (view, pause) in [("hub", 1_000), ("hub", 1), ("shop", 1_000), ("shop", 1), ("", 1_000), ("", 1)] {
         check_watch_after_return(view, Duration::from_millis(pause)).await;
     }
@@ -317,17 +320,17 @@ async fn check_watch_after_return(view: &str, pause: Duration) {
     other.tools.lock().unwrap().push(json!({ "name": "new", "inputSchema": { "type": "object" } }));
     other.announce(Method::TOOLS_CHANGED);
     tokio::time::sleep(pause).await;
-    client.inbox.heard.lock().unwrap().clear();
+    client.inbox.received.lock().unwrap().clear();
     let again = shop();
     join(&gateway, "shop", &again);
     tokio::time::sleep(Duration::from_secs(1)).await;
     let words = client.inbox.methods();
     let updates = words.iter().filter(|word| *word == "notifications/resources/updated").count();
-    assert_eq!(updates, 1, "{view} {pause:?}: what it did before it was watched, nobody knows: {words:?}");
+    assert_eq!(updates, 1, "{view} {pause:?}: updates before it was watched were missed: {words:?}");
     let seen: Vec<String> =
         again.seen.lock().unwrap().iter().map(|(method, _)| method.as_str().to_owned()).collect();
     assert!(seen.contains(&"resources/subscribe".to_owned()), "{seen:?}");
-    client.inbox.heard.lock().unwrap().clear();
+    client.inbox.received.lock().unwrap().clear();
     again.say(LinkEvent::Notification(
         None,
         Notification::new(Method::RESOURCE_UPDATED, Raw::from(json!({ "uri": "test://r" }))),
@@ -412,7 +415,7 @@ async fn a_profile_names_apps_by_id_and_instances_by_id_or_name_whenever_they_co
     assert_eq!(shown("app").await, Vec::<String>::new());
     let app = plan(&[("WatchTower", &double())]).upstreams.remove(0);
     gateway.join(UpstreamPlan { kind: UpstreamKind::App, ..app }).unwrap();
-    // Its file says that its name is `shop`.
+    // Its file states that its name is `shop`.
     join(&gateway, "shop-01", &double());
     tokio::time::sleep(Duration::from_secs(2)).await;
     let (files, app, shop) =

@@ -88,7 +88,7 @@ async fn make(client: &Client, tool: &str) -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_asks_for_a_task_gets_the_upstreams_own_and_waits_for_its_result_as_long_as_it_takes() {
+async fn a_client_that_asks_for_a_task_gets_the_upstreams_own_and_waits_for_its_result_as_long_as_it_takes() {
     for (view, tool, id) in [("a", "slow", "t1"), ("", "a__slow", "a.t1")] {
         let gateway = gateway(&[("a", &worker())]);
         let client = client(&gateway, view).await;
@@ -110,7 +110,7 @@ async fn whoever_asks_for_a_task_gets_the_upstreams_own_and_waits_for_its_result
         assert_eq!(
             (asked.len(), &params["_meta"]["io.modelcontextprotocol/related-task"]),
             (1, &about),
-            "it says which task it belongs to"
+            "it names the task that it belongs to"
         );
     }
 }
@@ -130,7 +130,7 @@ async fn an_answer_that_comes_at_once_is_a_task_that_is_over() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_task_can_be_cancelled_and_is_nobody_elses() {
+async fn a_task_can_be_cancelled_and_belongs_to_one_client() {
     let double = worker();
     let gateway = gateway(&[("a", &double)]);
     let (ann, bob) = (client(&gateway, "a").await, client(&gateway, "a").await);
@@ -147,7 +147,7 @@ async fn a_task_can_be_cancelled_and_is_nobody_elses() {
     assert_eq!(ann.ask("tasks/list", json!({})).await.unwrap()["tasks"], json!([cancelled]));
 }
 
-/// A server whose only tool is a task; of everything else `say` says what it answers, or nothing ever.
+/// A server whose only tool is a task; `say` gives its answers to everything else, and `None` is no answer ever.
 fn server(say: impl Fn(&str) -> Option<Value> + Send + Sync + 'static) -> Arc<Double> {
     let behaviour: Behaviour = Arc::new(move |request, _| {
         let printed = match request.method.as_str() {
@@ -171,7 +171,7 @@ fn server(say: impl Fn(&str) -> Option<Value> + Send + Sync + 'static) -> Arc<Do
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_upstream_that_says_nothing_of_its_task_is_not_waited_for() {
+async fn an_upstream_that_does_not_report_the_status_of_its_task_is_not_waited_for() {
     let asking = || {
         let mut task = task("t1", "input_required");
         task["inputRequests"] =
@@ -190,7 +190,7 @@ async fn an_upstream_that_says_nothing_of_its_task_is_not_waited_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_cancels_a_task_hears_that_it_has_stopped() {
+async fn the_answer_to_a_cancel_shows_that_the_task_has_stopped() {
     let looked = AtomicU64::new(0);
     let double = server(move |method| {
         let is_working = method != "tasks/get" || looked.fetch_add(1, Ordering::SeqCst) < 3;

@@ -34,7 +34,7 @@ async fn a_hanging_upstream_delays_the_first_list_by_less_than_five_seconds_and_
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_dead_upstream_delays_nothing_and_says_why_it_is_not_there() {
+async fn a_dead_upstream_delays_nothing_and_its_calls_return_the_reason() {
     let (good, dead) = (Double::new(NEW, &["t"]), Double::new(NEW, &["t"]));
     dead.attempts.lock().unwrap().extend((0..100).map(|_| Attempt::Fails));
     let gateway = gateway(&[("dead", &dead), ("good", &good)]);
@@ -89,7 +89,7 @@ async fn after_five_failures_the_breaker_opens_and_a_minute_later_one_try_closes
     let refused = client.call("t", json!({})).await;
     assert!(refused.is_err() || refused.is_ok_and(|result| result["isError"] == true));
     tokio::time::sleep(Duration::from_secs(40)).await;
-    assert_eq!(connects(), 5, "nobody is asked while the breaker is open");
+    assert_eq!(connects(), 5, "no attempt is made while the breaker is open");
     // Half open: one try, which fails, and another minute later one that does not.
     tokio::time::sleep(Duration::from_secs(25)).await;
     assert_eq!((connects(), &about(&gateway, "a").await["state"]), (6, &json!("dead")));
@@ -248,7 +248,7 @@ async fn an_upstream_that_turns_a_call_away_stays_connected_for_the_others() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn watching_at_an_upstream_that_says_nothing_is_refused_in_time() {
+async fn a_subscription_at_an_upstream_that_does_not_answer_is_refused_in_time() {
     let silent: Behaviour = Arc::new(|_, _| Box::pin(std::future::pending()));
     let double = Double::with(Revision::NEWEST_LEGACY, &[], silent);
     double.resources.lock().unwrap().push(json!({ "uri": "test://r", "name": "r" }));

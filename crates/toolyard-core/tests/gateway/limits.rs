@@ -114,7 +114,7 @@ async fn clients_take_turns_and_a_waiting_call_reports_its_place() {
     let (first, second, third, other) =
         tokio::join!(ask(&greedy, "one"), ask(&greedy, "two"), ask(&greedy, "three"), ask(&modest, "other"),);
     assert!(first < second && second < other && other < third, "clients take turns");
-    let received = greedy.inbox.heard.lock().unwrap();
+    let received = greedy.inbox.received.lock().unwrap();
     let of = |token: &str| -> Vec<Value> {
         let params = received.iter().map(|one| one.params.as_ref().unwrap().read::<Value>().unwrap());
         params.filter(|params| params["progressToken"] == token).collect()

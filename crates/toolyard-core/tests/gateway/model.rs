@@ -107,8 +107,8 @@ impl Scene {
         tokio::time::sleep(Duration::from_millis(1)).await;
         let after = self.state();
         if before.phase == Phase::Dead && after.history.total() == before.history.total() {
-            prop_assert_eq!(self.connects(), connects, "nobody is asked while the breaker is open");
-            prop_assert!(!matches!(event, Event::SignOfLife | Event::Doubt), "the dead hear of life");
+            prop_assert_eq!(self.connects(), connects, "no attempt is made while the breaker is open");
+            prop_assert!(!matches!(event, Event::SignOfLife | Event::Doubt), "a dead upstream is woken");
         }
         if matches!(event, Event::Hangup) && before.phase == Phase::Active {
             // An earlier sign of life may have brought it back already.

@@ -16,7 +16,7 @@ use crate::support::{Behaviour, Client, Double, echo, start};
 
 const NEW: Revision = Revision::NEWEST;
 
-/// An upstream whose pings fail in this way while it is told so.
+/// An upstream whose pings fail in this way while the flag is set.
 fn failing(error: impl Fn() -> CallError + Send + Sync + 'static) -> (Arc<Double>, Arc<AtomicBool>) {
     let fails = Arc::new(AtomicBool::new(false));
     let (own, echo) = (fails.clone(), echo());
@@ -34,7 +34,7 @@ fn connects(double: &Double) -> usize {
     double.connects.load(Ordering::SeqCst)
 }
 
-/// A gateway whose machine sleeps for three minutes when it is told so.
+/// A gateway whose machine sleeps for three minutes when the function is called.
 fn asleep(double: &Arc<Double>) -> (Gateway, impl Fn()) {
     let jumped = Arc::new(AtomicU64::new(0));
     let (began, jump) = (tokio::time::Instant::now(), jumped.clone());
@@ -63,7 +63,7 @@ async fn a_server_that_no_network_leads_to_after_sleep_is_asked_again_and_not_le
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_whose_door_is_shut_after_sleep_is_met_anew() {
+async fn a_server_that_refuses_connections_after_sleep_is_reconnected() {
     let (double, shut) = failing(|| CallError::unavailable("connection refused"));
     let (gateway, sleep) = asleep(&double);
     seconds(12).await;
@@ -109,7 +109,7 @@ async fn misses_of_an_earlier_connection_do_not_count_for_the_next() {
     let known = health(&gateway);
     assert_eq!((state(&gateway).0, known.misses, known.last_error), ("active", 0, None));
     seconds(25).await;
-    assert_eq!((state(&gateway).0, health(&gateway).misses), ("active", 2), "they are counted anew");
+    assert_eq!((state(&gateway).0, health(&gateway).misses), ("active", 2), "they are counted from zero");
 }
 
 #[tokio::test(start_paused = true)]

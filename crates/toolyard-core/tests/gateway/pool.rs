@@ -15,8 +15,8 @@ use toolyard_proto::{Method, Notification, Raw, Reason, Revision};
 
 use crate::support::{Client, raw};
 
-/// A program that many can connect to: `ask` asks its client, `hold` never answers, `who` says which
-/// connection it is, `shout` says something after its answer.
+/// A program that many can connect to: `ask` asks its client, `hold` never answers, `who` returns the number of the
+/// connection, `shout` logs something after its answer.
 #[derive(Clone, Default)]
 struct Asking {
     connects: Arc<AtomicUsize>,
@@ -64,14 +64,14 @@ impl Asking {
         match message["method"].as_str() {
             None => {
                 let call = asked.remove(0);
-                let said = match message["error"]["message"].as_str() {
+                let reply = match message["error"]["message"].as_str() {
                     Some(why) => {
                         self.refusals.lock().unwrap().push(why.to_owned());
                         "refused".to_owned()
                     }
                     None => message["result"]["content"].to_string(),
                 };
-                vec![text(&call, &said)]
+                vec![text(&call, &reply)]
             }
             Some("tools/list") => {
                 let tool = |name: &str| json!({ "name": name, "inputSchema": { "type": "object" } });
@@ -89,8 +89,9 @@ impl Asking {
                 }
                 Some("shout") => {
                     let log = json!({ "level": "info", "data": "loud" });
-                    let said = json!({ "jsonrpc": "2.0", "method": "notifications/message", "params": log });
-                    vec![text(&message["id"], "done"), said]
+                    let logged =
+                        json!({ "jsonrpc": "2.0", "method": "notifications/message", "params": log });
+                    vec![text(&message["id"], "done"), logged]
                 }
                 Some("who") => vec![text(&message["id"], &number.to_string())],
                 _ => Vec::new(),
@@ -123,7 +124,7 @@ impl Asking {
     }
 }
 
-/// A client that would answer, and says which it is.
+/// A client that answers questions with its name.
 fn client(gateway: &Gateway, name: &str) -> Client {
     let mut client = Client::new(gateway, Revision::V2025_11_25, "a");
     client.declare(json!({ "elicitation": {} }));
@@ -131,14 +132,14 @@ fn client(gateway: &Gateway, name: &str) -> Client {
     client
 }
 
-/// A request that stands alone, of a client that could answer.
+/// A request without a session, of a client that could answer.
 fn alone(gateway: &Gateway) -> Client {
     let mut client = Client::alone(gateway, "a");
     client.declare(json!({ "elicitation": {} }));
     client
 }
 
-async fn said(client: &Client, tool: &str) -> String {
+async fn text_of(client: &Client, tool: &str) -> String {
     let result = client.call(tool, json!({})).await.unwrap();
     result["content"][0]["text"].as_str().unwrap().to_owned()
 }
@@ -157,8 +158,8 @@ async fn a_question_goes_to_the_one_client_that_is_calling() {
     let gateway = asking.gateway(Sharing::Shared);
     let (first, second) = (client(&gateway, "first"), client(&gateway, "second"));
     first.tools().await;
-    assert_eq!(said(&first, "ask").await, "\"first\"");
-    assert_eq!(said(&second, "ask").await, "\"second\"");
+    assert_eq!(text_of(&first, "ask").await, "\"first\"");
+    assert_eq!(text_of(&second, "ask").await, "\"second\"");
     assert_eq!(asking.connects.load(Ordering::SeqCst), 1);
 }
 
@@ -169,12 +170,12 @@ async fn a_question_that_may_be_for_two_clients_is_refused_and_from_then_on_each
     let (first, second) = (client(&gateway, "first"), client(&gateway, "second"));
     first.tools().await;
     let held = start(&first, "hold").await;
-    assert_eq!(said(&second, "ask").await, "refused");
+    assert_eq!(text_of(&second, "ask").await, "refused");
     let refusals = asking.refusals.lock().unwrap().clone();
     assert!(refusals[0].contains("this request is for is unknown"), "{refusals:?}");
-    assert_eq!(said(&second, "ask").await, "\"second\"");
-    assert_eq!(said(&first, "ask").await, "\"first\"");
-    assert_eq!((said(&second, "who").await, said(&first, "who").await), ("1".into(), "2".into()));
+    assert_eq!(text_of(&second, "ask").await, "\"second\"");
+    assert_eq!(text_of(&first, "ask").await, "\"first\"");
+    assert_eq!((text_of(&second, "who").await, text_of(&first, "who").await), ("1".into(), "2".into()));
     held.abort();
 }
 
@@ -190,11 +191,11 @@ async fn programs_that_share_a_token_are_never_asked_for_one_another() {
     });
     first.tools().await;
     let held = start(&first, "hold").await;
-    assert_eq!(said(&second, "ask").await, "refused");
-    assert_eq!(said(&second, "ask").await, "\"second\"");
+    assert_eq!(text_of(&second, "ask").await, "refused");
+    assert_eq!(text_of(&second, "ask").await, "\"second\"");
     let held_too = start(&first, "hold").await;
     assert_eq!(
-        (said(&second, "ask").await, said(&first, "ask").await),
+        (text_of(&second, "ask").await, text_of(&first, "ask").await),
         ("\"second\"".into(), "\"first\"".into())
     );
     held.abort();
@@ -202,19 +203,19 @@ async fn programs_that_share_a_token_are_never_asked_for_one_another() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_that_stands_alone_leases_a_connection_and_another_may_have_it_afterwards() {
+async fn a_request_without_a_session_leases_a_connection_and_another_may_have_it_afterwards() {
     let asking = Asking::default();
     let gateway = asking.gateway(Sharing::Client);
     let (first, second) = (Client::alone(&gateway, "a"), Client::alone(&gateway, "a"));
     first.tools().await;
-    assert_eq!(said(&first, "who").await, "1");
-    assert_eq!(said(&second, "who").await, "1");
+    assert_eq!(text_of(&first, "who").await, "1");
+    assert_eq!(text_of(&second, "who").await, "1");
     let held = start(&first, "hold").await;
-    assert_eq!(said(&second, "who").await, "2");
-    // What was left in the middle of a call is not given to anybody else.
+    assert_eq!(text_of(&second, "who").await, "2");
+    // What was left in the middle of a call is not given to any other client.
     held.abort();
     asking.wait_open(2).await;
-    assert_eq!(said(&second, "who").await, "2");
+    assert_eq!(text_of(&second, "who").await, "2");
 }
 
 #[tokio::test(start_paused = true)]
@@ -223,12 +224,12 @@ async fn a_client_that_was_promised_its_own_loses_it_when_it_goes() {
     let gateway = asking.gateway(Sharing::Client);
     let (first, second) = (client(&gateway, "first"), client(&gateway, "second"));
     first.tools().await;
-    assert_eq!((said(&first, "who").await, said(&second, "who").await), ("1".into(), "2".into()));
-    assert_eq!(said(&first, "who").await, "1");
+    assert_eq!((text_of(&first, "who").await, text_of(&second, "who").await), ("1".into(), "2".into()));
+    assert_eq!(text_of(&first, "who").await, "1");
     gateway.ended(first.key());
     asking.wait_open(2).await;
     tokio::time::sleep(Duration::from_mins(10)).await;
-    assert_eq!(said(&second, "who").await, "2");
+    assert_eq!(text_of(&second, "who").await, "2");
 }
 
 #[tokio::test(start_paused = true)]
@@ -238,7 +239,7 @@ async fn connections_of_their_own_are_bounded_and_end_when_idle() {
     let probe = client(&gateway, "probe");
     probe.tools().await;
     let held = start(&probe, "hold").await;
-    said(&client(&gateway, "other"), "ask").await;
+    text_of(&client(&gateway, "other"), "ask").await;
     held.abort();
     let alone: Vec<Client> = (0..17).map(|_| alone(&gateway)).collect();
     let mut running = Vec::new();
@@ -246,7 +247,7 @@ async fn connections_of_their_own_are_bounded_and_end_when_idle() {
         running.push(start(client, "hold").await);
     }
     // All are in use: the next one waits until one is free.
-    let mut waiting = Box::pin(said(&alone[16], "who"));
+    let mut waiting = Box::pin(text_of(&alone[16], "who"));
     assert!(tokio::time::timeout(Duration::from_secs(5), &mut waiting).await.is_err());
     running.swap_remove(3).abort();
     assert_eq!(waiting.await, "17");
@@ -263,8 +264,8 @@ async fn the_end_of_the_gateway_is_the_end_of_every_connection() {
     let gateway = asking.gateway(Sharing::Client);
     let (first, second) = (client(&gateway, "first"), client(&gateway, "second"));
     first.tools().await;
-    said(&first, "who").await;
-    said(&second, "who").await;
+    text_of(&first, "who").await;
+    text_of(&second, "who").await;
     asking.wait_open(3).await;
     gateway.end().await;
     asking.wait_open(0).await;
@@ -295,7 +296,7 @@ async fn questions_that_are_never_answered_hold_four_connections_of_a_client_at_
     let open = asking.open.load(Ordering::SeqCst);
     assert!(open <= 6, "the shared one, four with questions and one that is free again: {open}");
     let begun = tokio::time::Instant::now();
-    said(&alone(&gateway), "who").await;
+    text_of(&alone(&gateway), "who").await;
     assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
 }
 
@@ -326,14 +327,14 @@ async fn a_client_that_can_answer_nothing_needs_no_connection_of_its_own() {
     let (first, second) = (client(&gateway, "first"), client(&gateway, "second"));
     first.tools().await;
     let held = start(&first, "hold").await;
-    said(&second, "ask").await;
+    text_of(&second, "ask").await;
     held.abort();
-    assert_eq!(said(&second, "who").await, "1");
+    assert_eq!(text_of(&second, "who").await, "1");
     let plain = Client::new(&gateway, Revision::V2025_11_25, "a");
-    assert_eq!(said(&plain, "who").await, "0");
+    assert_eq!(text_of(&plain, "who").await, "0");
 }
 
-/// A way back to a client that fails as nobody expects.
+/// A way back to a client that panics.
 struct Breaking;
 
 impl Back for Breaking {
@@ -347,19 +348,19 @@ impl Back for Breaking {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_panic_over_what_a_clients_link_says_costs_that_link_and_freezes_nothing() {
+async fn a_panic_over_a_message_of_a_clients_link_costs_that_link_and_freezes_nothing() {
     let asking = Asking::default();
     let gateway = asking.gateway(Sharing::Client);
     let (first, second) = (client(&gateway, "first"), client(&gateway, "second"));
     first.tools().await;
-    assert_eq!((said(&first, "who").await, said(&second, "who").await), ("1".into(), "2".into()));
+    assert_eq!((text_of(&first, "who").await, text_of(&second, "who").await), ("1".into(), "2".into()));
     let params = raw(json!({ "notifications": { "toolsListChanged": true } }));
     let listen = Request { params: params.into(), ..first.request("subscriptions/listen") };
     tokio::spawn(gateway.handle(listen, Peer::new(Arc::new(Breaking))));
     tokio::time::sleep(Duration::from_secs(1)).await;
-    said(&first, "shout").await;
+    text_of(&first, "shout").await;
     asking.wait_open(2).await;
-    assert_eq!((said(&first, "who").await, said(&second, "who").await), ("3".into(), "2".into()));
+    assert_eq!((text_of(&first, "who").await, text_of(&second, "who").await), ("3".into(), "2".into()));
     // Those that lie idle still end.
     tokio::time::sleep(Duration::from_hours(2)).await;
     asking.wait_open(1).await;

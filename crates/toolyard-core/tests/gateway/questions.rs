@@ -1,4 +1,4 @@
-//! A modern upstream that answers with questions, and older clients that are asked them.
+//! A modern upstream that answers with questions, and legacy clients that are asked them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,7 +15,7 @@ use crate::support::{Behaviour, Client, Double, gateway, raw};
 
 const STATE: &str = "ö\u{1F600} \\ \"exact\" +/=";
 
-/// Answers with `asked` for as long as `rounds` says, and then with what it got.
+/// Answers with `asked` for `rounds` times, and then with what it got.
 fn asking(asked: Value, rounds: usize) -> Behaviour {
     let round = AtomicUsize::new(0);
     Arc::new(move |request, _| {
@@ -42,7 +42,7 @@ fn before(behaviour: Behaviour) -> (Arc<Double>, Gateway) {
     (double, gateway)
 }
 
-async fn older_client(gateway: &Gateway) -> Client {
+async fn legacy_client(gateway: &Gateway) -> Client {
     let mut client = Client::new(gateway, Revision::V2025_11_25, "a");
     let roots = json!({ "listChanged": true });
     client.declare(json!({ "roots": roots, "elicitation": {}, "sampling": {}, "tasks": { "list": {} } }));
@@ -68,7 +68,7 @@ impl Back for Both {
 #[tokio::test(start_paused = true)]
 async fn all_questions_are_put_at_once_and_the_answers_go_back_with_the_very_state() {
     let (double, gateway) = before(asking(two_questions(), 1));
-    let client = older_client(&gateway).await;
+    let client = legacy_client(&gateway).await;
     let request = Request {
         params: raw(json!({ "name": "t", "arguments": { "x": 1.0 } })).into(),
         ..client.request("tools/call")
@@ -89,7 +89,7 @@ async fn all_questions_are_put_at_once_and_the_answers_go_back_with_the_very_sta
 #[tokio::test(start_paused = true)]
 async fn an_upstream_that_asks_without_end_is_left_after_eight_rounds() {
     let (double, gateway) = before(asking(two_questions(), usize::MAX));
-    let client = older_client(&gateway).await;
+    let client = legacy_client(&gateway).await;
     *client.inbox.reply.lock().unwrap() = Some(json!({ "action": "accept" }));
     let result = client.call("t", json!({})).await.unwrap();
     assert_eq!(result["isError"], true);
@@ -101,7 +101,7 @@ async fn an_upstream_that_asks_without_end_is_left_after_eight_rounds() {
 async fn a_state_without_a_question_is_brought_back_after_a_pause() {
     let shed = json!({ "resultType": "input_required", "requestState": "later" });
     let (double, gateway) = before(asking(shed, 3));
-    let client = older_client(&gateway).await;
+    let client = legacy_client(&gateway).await;
     let begun = Instant::now();
     let result = client.call("t", json!({})).await.unwrap();
     assert!(result.get("isError").is_none(), "{result}");
@@ -109,9 +109,9 @@ async fn a_state_without_a_question_is_brought_back_after_a_pause() {
 }
 
 /// A client that cannot or will not answer.
-struct Says(fn() -> AskError);
+struct Fails(fn() -> AskError);
 
-impl Back for Says {
+impl Back for Fails {
     fn notify(&self, _: Notification) {}
 
     fn ask(&self, _: Ask) -> BoxFuture<Result<Raw, AskError>> {
@@ -124,9 +124,9 @@ async fn check_unanswered(method: &str, error: fn() -> AskError, expected: Resul
     let requests = json!({ "q": { "method": method, "params": {} } });
     let asked = json!({ "resultType": "input_required", "inputRequests": requests });
     let (double, gateway) = before(asking(asked, 1));
-    let client = older_client(&gateway).await;
+    let client = legacy_client(&gateway).await;
     let request = Request { params: raw(json!({ "name": "t" })).into(), ..client.request("tools/call") };
-    let answer = gateway.handle(request, Peer::new(Arc::new(Says(error)))).await.unwrap();
+    let answer = gateway.handle(request, Peer::new(Arc::new(Fails(error)))).await.unwrap();
     let AnswerBody::Whole(result, _) = answer else { panic!("nothing streams here") };
     let seen = double.seen.lock().unwrap();
     match expected {
@@ -160,7 +160,7 @@ async fn an_error_in_answer_to_a_form_is_a_cancel_and_to_anything_else_the_end_o
 #[tokio::test(start_paused = true)]
 async fn a_sessions_log_level_is_stamped_on_every_request_to_an_upstream_that_keeps_none() {
     let (double, gateway) = before(asking(json!({}), 0));
-    let client = older_client(&gateway).await;
+    let client = legacy_client(&gateway).await;
     client.set_level("warning");
     client.call("t", json!({})).await.unwrap();
     let seen = double.seen.lock().unwrap();

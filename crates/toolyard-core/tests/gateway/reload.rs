@@ -129,8 +129,8 @@ async fn check_watch(failures: usize, wait: Duration) {
     gateway.reload(plan(&[("a", &doubles[1])]));
     tokio::time::sleep(wait).await;
     let words = ["notifications/subscriptions/acknowledged", "notifications/resources/updated"];
-    assert_eq!(client.inbox.methods(), words, "what changed in between, nobody heard");
-    client.inbox.heard.lock().unwrap().clear();
+    assert_eq!(client.inbox.methods(), words, "changes in between were missed");
+    client.inbox.received.lock().unwrap().clear();
     let params = raw(json!({ "uri": "test://r" }));
     doubles[1].say(toolyard_model::LinkEvent::Notification(
         None,

@@ -18,12 +18,12 @@ use toolyard_proto::{Reason, Revision};
 
 use crate::support::{Client, raw};
 
-/// A program with a resource to watch and a log level to set; it says yes to everything.
+/// A program with a resource to watch and a log level to set; it accepts everything.
 #[derive(Clone, Default)]
 struct Program {
     connects: Arc<AtomicUsize>,
-    /// What each connection was told, in order.
-    told: Arc<Mutex<Vec<(usize, Value)>>>,
+    /// What each connection received, in order.
+    seen: Arc<Mutex<Vec<(usize, Value)>>>,
     running: Arc<Mutex<HashMap<usize, CancellationToken>>>,
     /// Whether its era is taken from its silence.
     silent: bool,
@@ -74,7 +74,7 @@ impl Program {
                 Some("tools/call") => json!({ "content": [{ "type": "text", "text": number.to_string() }] }),
                 _ => json!({}),
             };
-            self.told.lock().unwrap().push((number, message.clone()));
+            self.seen.lock().unwrap().push((number, message.clone()));
             let answer = json!({ "jsonrpc": "2.0", "id": message["id"], "result": result });
             if write.write_all(format!("{answer}\n").as_bytes()).await.is_err() {
                 return;
@@ -98,22 +98,24 @@ impl Program {
         self.running.lock().unwrap().remove(&number).unwrap().cancel();
     }
 
-    /// The connections that were told this, and the parameter that matters.
-    fn heard(&self, method: &str, key: &str) -> Vec<(usize, String)> {
-        let told = self.told.lock().unwrap();
-        let told = told.iter().filter(|(_, message)| message["method"] == method);
-        told.map(|(number, message)| (*number, message["params"][key].as_str().unwrap().to_owned())).collect()
+    /// The connections that received this, and the parameter that matters.
+    fn received(&self, method: &str, key: &str) -> Vec<(usize, String)> {
+        let seen = self.seen.lock().unwrap();
+        let matching = seen.iter().filter(|(_, message)| message["method"] == method);
+        matching
+            .map(|(number, message)| (*number, message["params"][key].as_str().unwrap().to_owned()))
+            .collect()
     }
 
-    async fn until_heard(&self, method: &str, key: &str, expected: &[(usize, &str)]) {
+    async fn until_received(&self, method: &str, key: &str, expected: &[(usize, &str)]) {
         let expected: Vec<_> = expected.iter().map(|(number, text)| (*number, (*text).to_owned())).collect();
         for _ in 0..10_000 {
-            if self.heard(method, key) == expected {
+            if self.received(method, key) == expected {
                 return;
             }
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
-        panic!("{:?} instead of {expected:?}", self.heard(method, key));
+        panic!("{:?} instead of {expected:?}", self.received(method, key));
     }
 }
 
@@ -131,9 +133,9 @@ async fn a_watch_is_kept_when_only_the_clients_own_process_dies() {
     let client = Client::new(&gateway, Revision::V2025_11_25, "a");
     client.tools().await;
     let watching = watch(&client);
-    program.until_heard("resources/subscribe", "uri", &[(1, "test://a")]).await;
+    program.until_received("resources/subscribe", "uri", &[(1, "test://a")]).await;
     program.kill(1);
-    program.until_heard("resources/subscribe", "uri", &[(1, "test://a"), (2, "test://a")]).await;
+    program.until_received("resources/subscribe", "uri", &[(1, "test://a"), (2, "test://a")]).await;
     let who = client.call("who", json!({})).await.unwrap();
     assert_eq!(who["content"][0]["text"], "2", "it is the client's own again");
     watching.abort();
@@ -163,41 +165,41 @@ async fn a_watch_is_kept_when_the_shared_process_dies() {
     let client = Client::new(&gateway, Revision::V2025_11_25, "a");
     client.tools().await;
     let watching = watch(&client);
-    program.until_heard("resources/subscribe", "uri", &[(0, "test://a")]).await;
+    program.until_received("resources/subscribe", "uri", &[(0, "test://a")]).await;
     program.kill(0);
-    program.until_heard("resources/subscribe", "uri", &[(0, "test://a"), (1, "test://a")]).await;
+    program.until_received("resources/subscribe", "uri", &[(0, "test://a"), (1, "test://a")]).await;
     watching.abort();
 }
 
-/// Nobody knows what the program did before it was told again.
+/// What the program did before it was subscribed to again is unknown, so the client gets an update.
 async fn check_word_after(sharing: Sharing, process: usize) {
     let program = Program::default();
     let gateway = program.gateway(sharing);
     let client = Client::new(&gateway, Revision::V2025_11_25, "a");
     client.tools().await;
     let watching = watch(&client);
-    program.until_heard("resources/subscribe", "uri", &[(process, "test://a")]).await;
+    program.until_received("resources/subscribe", "uri", &[(process, "test://a")]).await;
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!(client.inbox.methods(), ["notifications/subscriptions/acknowledged"]);
     program.kill(process);
     let again = [(process, "test://a"), (process + 1, "test://a")];
-    program.until_heard("resources/subscribe", "uri", &again).await;
+    program.until_received("resources/subscribe", "uri", &again).await;
     tokio::time::sleep(Duration::from_secs(1)).await;
     let words = ["notifications/subscriptions/acknowledged", "notifications/resources/updated"];
     assert_eq!(client.inbox.methods(), words);
-    let params = client.inbox.heard.lock().unwrap()[1].params.clone().unwrap();
+    let params = client.inbox.received.lock().unwrap()[1].params.clone().unwrap();
     assert_eq!(params.as_str(), r#"{"uri":"test://a"}"#);
     watching.abort();
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_watches_is_told_to_look_again_once_a_restarted_program_is_watched_again() {
+async fn subscribed_clients_get_an_update_once_a_restarted_program_is_subscribed_to_again() {
     check_word_after(Sharing::Shared, 0).await;
     check_word_after(Sharing::Client, 1).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_restarted_program_is_told_the_log_level_again_before_anybody_calls() {
+async fn a_restarted_program_gets_the_log_level_again_before_any_call() {
     let program = Program::default();
     let gateway = program.gateway(Sharing::Shared);
     let (first, second) = (
@@ -207,23 +209,23 @@ async fn a_restarted_program_is_told_the_log_level_again_before_anybody_calls() 
     first.tools().await;
     first.ask("logging/setLevel", json!({ "level": "warning" })).await.unwrap();
     second.ask("logging/setLevel", json!({ "level": "info" })).await.unwrap();
-    program.until_heard("logging/setLevel", "level", &[(0, "warning"), (0, "info")]).await;
+    program.until_received("logging/setLevel", "level", &[(0, "warning"), (0, "info")]).await;
     program.kill(0);
     let all = [(0, "warning"), (0, "info"), (1, "info")];
-    program.until_heard("logging/setLevel", "level", &all).await;
+    program.until_received("logging/setLevel", "level", &all).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_level_that_is_chosen_before_a_program_has_said_a_word_reaches_it() {
+async fn a_level_that_is_chosen_before_a_program_is_connected_reaches_it() {
     let program = Program::default();
     let gateway = program.gateway(Sharing::Shared);
     let client = Client::new(&gateway, Revision::V2025_11_25, "a");
     client.ask("logging/setLevel", json!({ "level": "info" })).await.unwrap();
-    program.until_heard("logging/setLevel", "level", &[(0, "info")]).await;
+    program.until_received("logging/setLevel", "level", &[(0, "info")]).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_program_for_which_nobody_chose_a_level_is_told_none() {
+async fn a_program_for_which_no_client_chose_a_level_gets_none() {
     let program = Program::default();
     let gateway = program.gateway(Sharing::Shared);
     let client = Client::new(&gateway, Revision::V2025_11_25, "a");
@@ -231,7 +233,7 @@ async fn a_program_for_which_nobody_chose_a_level_is_told_none() {
     program.kill(0);
     tokio::time::sleep(Duration::from_secs(5)).await;
     client.call("who", json!({})).await.unwrap();
-    assert_eq!(program.heard("logging/setLevel", "level"), []);
+    assert_eq!(program.received("logging/setLevel", "level"), []);
 }
 
 /// What is known of a program at its second and third start, the third after a restart of the gateway.

@@ -51,7 +51,7 @@ async fn calls_that_are_not_answered_hold_only_so_many_bytes_and_the_next_is_ref
     // What is small finds room in any case.
     start(&client, 60 * 1024).await.abort();
     assert_eq!(calls(&double), 9);
-    // Nobody else is concerned.
+    // Other upstreams are not concerned.
     let elsewhere = client.call("b__t", json!({ "text": "x".repeat(LARGE) })).await.unwrap();
     assert!(elsewhere["isError"].is_null());
     // What ends makes room, however it ends.

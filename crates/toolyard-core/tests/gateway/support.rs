@@ -1,4 +1,4 @@
-//! Upstreams that do as the test says, and clients that call the gateway without any transport.
+//! Upstreams that do as the test wants, and clients that call the gateway without any transport.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -35,7 +35,7 @@ pub(crate) struct Double {
     /// Each attempt takes one outcome; when none is left, connecting works.
     pub(crate) attempts: Mutex<VecDeque<Attempt>>,
     pub(crate) connects: AtomicUsize,
-    /// The revision that each attempt was told to expect.
+    /// The revision that each attempt expected.
     pub(crate) expected: Mutex<Vec<Option<Revision>>>,
     pub(crate) seen: Mutex<Vec<(Method, Raw)>>,
     pub(crate) dropped: Arc<AtomicUsize>,
@@ -47,7 +47,7 @@ pub(crate) struct Double {
     pub(crate) mute: AtomicBool,
     /// Whether it has no way to announce changes.
     pub(crate) silent: AtomicBool,
-    /// Whether it says that it keeps a log level.
+    /// Whether it declares that it keeps a log level.
     pub(crate) levels: AtomicBool,
     /// How long a link takes to close.
     pub(crate) closing: Mutex<Duration>,
@@ -275,14 +275,14 @@ pub(crate) struct Client {
 /// What reaches the client outside of answers, and how it answers questions.
 #[derive(Default)]
 pub(crate) struct Inbox {
-    pub(crate) heard: Mutex<Vec<Notification>>,
+    pub(crate) received: Mutex<Vec<Notification>>,
     pub(crate) asked: Mutex<Vec<Ask>>,
     pub(crate) reply: Mutex<Option<Value>>,
 }
 
 impl Inbox {
     pub(crate) fn methods(&self) -> Vec<String> {
-        self.heard.lock().unwrap().iter().map(|heard| heard.method.to_string()).collect()
+        self.received.lock().unwrap().iter().map(|received| received.method.to_string()).collect()
     }
 }
 
@@ -290,7 +290,7 @@ struct Mouth(Arc<Inbox>);
 
 impl Back for Mouth {
     fn notify(&self, notification: Notification) {
-        self.0.heard.lock().unwrap().push(notification);
+        self.0.received.lock().unwrap().push(notification);
     }
 
     fn ask(&self, ask: Ask) -> BoxFuture<Result<Raw, AskError>> {
@@ -320,7 +320,7 @@ impl Client {
         client
     }
 
-    /// A request that stands alone.
+    /// A request without a session.
     pub(crate) fn alone(gateway: &Gateway, view: &str) -> Self {
         let number = NEXT.fetch_add(1, Ordering::SeqCst);
         let mut client = Self::new(gateway, Revision::NEWEST, view);
@@ -343,7 +343,7 @@ impl Client {
         &self.origin.client
     }
 
-    /// Says anew what it can do, as a modern client does with every request.
+    /// Declares its capabilities again, as a modern client does with every request.
     pub(crate) fn declare(&mut self, capabilities: Value) {
         let Origin { view, principal, client, revision, .. } = &*self.origin;
         self.origin = Arc::new(
@@ -352,7 +352,7 @@ impl Client {
         );
     }
 
-    /// Chooses what it wants to hear, as a session does.
+    /// Chooses its log level, as a session does.
     pub(crate) fn set_level(&self, level: &str) {
         self.origin.log_level.set(LogLevel::parse(level).unwrap());
     }

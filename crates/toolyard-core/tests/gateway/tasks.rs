@@ -63,7 +63,7 @@ async fn each_client_sees_and_asks_after_its_own_tasks_only() {
     assert_eq!([&*first, &second, &third], ["t1", "t2", "t3"]);
     let of_ann = listed(&ann).await;
     assert_eq!((ids(&of_ann), &of_ann["nextCursor"]), (vec!["t1", "t3"], &json!("more")));
-    assert_eq!(of_ann["tasks"][0]["kept"].to_string(), "1.0", "what is shown is as it was said");
+    assert_eq!(of_ann["tasks"][0]["kept"].to_string(), "1.0", "what is shown is unchanged");
     assert_eq!(ids(&listed(&bob).await), ["t2"]);
     for method in ["tasks/get", "tasks/result", "tasks/cancel"] {
         let own = bob.ask(method, json!({ "taskId": second })).await.unwrap();
@@ -76,7 +76,7 @@ async fn each_client_sees_and_asks_after_its_own_tasks_only() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_task_is_nobody_elses_in_any_view() {
+async fn a_task_belongs_to_one_client_in_any_view() {
     let gateway = gateway(&[("a", &worker())]);
     let [everything, alone] = clients(&gateway, ["", "a"]).await;
     assert_eq!(make(&everything, "a__t").await, "a.t1");
@@ -85,12 +85,12 @@ async fn a_task_is_nobody_elses_in_any_view() {
     assert!(everything.ask("tasks/get", json!({ "taskId": "a.t1" })).await.is_ok());
     assert_eq!(everything.ask("tasks/get", json!({ "taskId": "a.t2" })).await.unwrap_err().code(), -32602);
     assert_eq!(alone.ask("tasks/cancel", json!({ "taskId": "t1" })).await.unwrap_err().code(), -32602);
-    // What nobody is known to have made, the upstream may know.
+    // A task that no client is known to have made may be known to the upstream.
     assert!(alone.ask("tasks/get", json!({ "taskId": "t9" })).await.is_ok());
 }
 
 #[tokio::test(start_paused = true)]
-async fn how_a_task_stands_is_told_to_who_made_it() {
+async fn the_status_of_a_task_is_sent_to_the_client_that_made_it() {
     let double = worker();
     let gateway = gateway(&[("a", &double)]);
     let clients = clients(&gateway, ["a", "a"]).await;
@@ -109,7 +109,7 @@ async fn how_a_task_stands_is_told_to_who_made_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn how_a_task_stands_reaches_nobody_else_before_it_is_known_whose_it_is() {
+async fn the_status_of_a_task_reaches_no_other_client_before_its_owner_is_known() {
     let hangs: Behaviour = Arc::new(|_, _| Box::pin(std::future::pending()));
     let double = Double::with(OLD, &["t"], hangs);
     let gateway = gateway(&[("a", &double)]);
@@ -168,7 +168,7 @@ fn processes() -> Gateway {
 }
 
 #[tokio::test(start_paused = true)]
-async fn tasks_of_two_processes_that_give_them_the_same_id_are_told_apart() {
+async fn tasks_of_two_processes_that_give_them_the_same_id_are_distinguished() {
     const NEW: Revision = Revision::NEWEST;
     let gateway = processes();
     Client::new(&gateway, NEW, "").tools().await;

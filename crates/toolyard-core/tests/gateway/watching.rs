@@ -1,5 +1,5 @@
-//! Watched resources of an upstream that keeps what it is told: taken back whenever nobody watches any more, and
-//! in nobody's way.
+//! Subscriptions at an upstream that keeps them: ended with their last client, and in no other client's
+//! way.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
@@ -27,7 +27,7 @@ fn offer(double: &Double, uris: &[String]) {
     *double.resources.lock().unwrap() = uris.iter().map(resource).collect();
 }
 
-fn told(double: &Double, method: &Method) -> usize {
+fn count_of(double: &Double, method: &Method) -> usize {
     double.seen.lock().unwrap().iter().filter(|(seen, _)| seen == method).count()
 }
 
@@ -52,19 +52,19 @@ async fn what_is_left_while_the_upstream_is_away_is_taken_back() {
     let watching = watch(&client, &uris);
     // Who has never answered a ping is not judged by its silence.
     seconds(12).await;
-    assert_eq!(told(&double, &Method::RESOURCES_SUBSCRIBE), 1);
+    assert_eq!(count_of(&double, &Method::RESOURCES_SUBSCRIBE), 1);
     hush.everything.store(true, Ordering::SeqCst);
     until(&gateway, "retrying").await;
     watching.abort();
     seconds(1).await;
     hush.everything.store(false, Ordering::SeqCst);
     until(&gateway, "active").await;
-    assert_eq!(told(&double, &Method::RESOURCES_UNSUBSCRIBE), 1);
-    assert_eq!(double.connects.load(Ordering::SeqCst), 1, "the link was kept, and what it was told with it");
+    assert_eq!(count_of(&double, &Method::RESOURCES_UNSUBSCRIBE), 1);
+    assert_eq!(double.connects.load(Ordering::SeqCst), 1, "the link was kept, and its state with it");
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_leaves_many_resources_keeps_nobody_from_watching_others() {
+async fn a_client_that_leaves_many_resources_keeps_no_other_from_watching() {
     let slow: Behaviour = Arc::new(|request, _| {
         let takes = if request.method == Method::RESOURCES_UNSUBSCRIBE { 500 } else { 1 };
         Box::pin(async move {
@@ -86,10 +86,10 @@ async fn who_leaves_many_resources_keeps_nobody_from_watching_others() {
     let _watching = watch(&bob, &uris[200..]);
     seconds(9).await;
     assert_eq!(bob.inbox.methods(), ["notifications/subscriptions/acknowledged"]);
-    assert_eq!(told(&double, &Method::RESOURCES_UNSUBSCRIBE), 200);
+    assert_eq!(count_of(&double, &Method::RESOURCES_UNSUBSCRIBE), 200);
 }
 
-/// A server that takes its time to begin watching, whoever still waits for it, and none to end that.
+/// A server that takes its time to begin watching, even if its client does not wait any more, and none to end that.
 fn thoughtful(takes: u64) -> (Arc<Double>, Arc<Mutex<Vec<String>>>) {
     let watched = Arc::<Mutex<Vec<String>>>::default();
     let kept = watched.clone();
@@ -126,7 +126,7 @@ async fn who_leaves_before_the_server_has_begun_to_watch_leaves_nothing_watched(
         seconds(1).await;
         watching.abort();
         seconds(60).await;
-        assert_eq!(told(&double, &Method::RESOURCES_SUBSCRIBE), 1);
+        assert_eq!(count_of(&double, &Method::RESOURCES_SUBSCRIBE), 1);
         assert_eq!(*watched.lock().unwrap(), Vec::<String>::new(), "it takes {takes} s");
         // Who is refused because it takes so long has left, too.
         let _watching = watch(&bob, &uris);
