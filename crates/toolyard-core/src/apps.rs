@@ -1,4 +1,4 @@
-//! Apps that dial in. An app connects, registers its tools, and is an upstream of the catalog from then on,
+//! Apps that connect to the gateway. An app registers its tools, and is an upstream of the catalog from then on,
 //! with the same life, steps and lists as any other. When it comes back it takes its old seat.
 
 mod channel;
@@ -33,7 +33,7 @@ use crate::{Gateway, Scope};
 use refusals::{FirstLines, RefusalLog};
 use register::Entry;
 
-/// How many connections beyond the limit receive a refusal at the same time; the rest are closed without a word.
+/// How many connections beyond the limit receive a refusal at the same time; the rest are closed without one.
 const REFUSALS: usize = 64;
 
 /// What apps may do.
@@ -89,7 +89,7 @@ struct Shared {
     refusals: Arc<Semaphore>,
     first_lines: Arc<FirstLines>,
     refusal_log: RefusalLog,
-    /// Of apps that did not prove who they are.
+    /// Refused apps without a valid token.
     auth_log: RefusalLog,
 }
 
@@ -108,11 +108,11 @@ impl Apps {
             refusal_log: RefusalLog::default(),
             auth_log: RefusalLog::default(),
         });
-        report::tell(&shared);
+        report::add_apps(&shared);
         Self { shared }
     }
 
-    /// How long calls of apps may take, and those of other programs that are found.
+    /// The timeouts of calls to apps and to other discovered programs.
     pub fn timeouts(&self) -> Timeouts {
         self.shared.options.timeouts
     }

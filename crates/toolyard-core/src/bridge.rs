@@ -108,12 +108,12 @@ pub(crate) fn own_params(revision: Revision, origin: &Origin, params: Raw) -> Ra
     if revision.is_modern() { convert::stamped(origin, &params) } else { params }
 }
 
-/// Whether and how an upstream announces changes: it is asked to (listen), or it does so by itself.
+/// Whether an upstream announces changes only on request (by `subscriptions/listen`), or by itself.
 pub(crate) fn must_listen(revision: Revision) -> bool {
     revision.is_modern()
 }
 
-/// Whether an upstream takes notifications of clients; today's know none but a cancel.
+/// Whether an upstream takes notifications of clients; a modern one knows none but a cancel.
 pub(crate) fn takes_notifications(revision: Revision) -> bool {
     !revision.is_modern()
 }
@@ -124,7 +124,7 @@ pub(crate) fn reports_refusals(revision: Revision) -> bool {
     revision.is_modern()
 }
 
-/// Asks a subscription of one resource, in the upstream's way.
+/// Whether a resource is subscribed to by `subscriptions/listen`.
 pub(crate) fn subscribes_by_listening(revision: Revision) -> bool {
     revision.is_modern()
 }
@@ -165,8 +165,8 @@ pub(crate) fn asks(result: &Raw) -> bool {
     result.member("resultType").is_some_and(|kind| kind.as_bytes() == b"\"input_required\"")
 }
 
-/// What a view of many upstreams declares of tasks, in the words of a client whose revision had them: it can be asked
-/// for those of every upstream that has tasks in either form, and lists none.
+/// What a view of many upstreams declares about tasks to a client of 2025-11-25: it can ask for
+/// those of every upstream that has tasks in either form, and lists none.
 pub(crate) fn tasks_in_view<'a>(
     origin: &Origin,
     mut upstreams: impl Iterator<Item = &'a toolyard_model::Greeting>,
@@ -185,7 +185,7 @@ pub(crate) fn health_check(revision: Revision) -> toolyard_proto::Method {
     if revision.is_modern() { toolyard_proto::Method::DISCOVER } else { toolyard_proto::Method::PING }
 }
 
-/// Whether an upstream is known to answer that question: it has answered it when we met.
+/// Whether an upstream is known to answer that question: it answered it when the link was opened.
 pub(crate) fn knows_health_check(greeting: &toolyard_model::Greeting) -> bool {
     greeting.revision.is_modern()
 }

@@ -40,7 +40,7 @@ pub struct Call {
     pub trace: Trace,
     /// The call as operators see it, set when its record is opened. Steps may note what they decide.
     pub open: Option<Arc<OpenCall>>,
-    /// The call that it is made for, if a tool makes it.
+    /// The call that this one is made for, if a tool makes it.
     pub parent: Option<Arc<Parent>>,
     /// How many tools have been tried before this one.
     pub fallbacks: u8,
@@ -55,7 +55,7 @@ pub struct Trace {
     pub round: u32,
     /// Counts what was sent to upstreams for this call, from 1.
     pub attempt: u32,
-    /// The call in whose service this one is made.
+    /// The call that this one is made for.
     pub parent: Option<u64>,
 }
 

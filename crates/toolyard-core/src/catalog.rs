@@ -67,7 +67,7 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// Its parameters that are sent in headers too.
+    /// Its parameters that are also sent in headers.
     pub(crate) fn headers(&self) -> &ParamHeaders {
         self.headers.get_or_init(|| ParamHeaders::of(&self.own))
     }

@@ -29,7 +29,7 @@ pub(crate) enum Dispatched {
     /// The gateway answers it itself.
     Own(Request, BoxFuture<Answer>),
     Refused(Box<Request>, CallError),
-    /// Not known before upstreams have been waited for.
+    /// Unknown until upstreams have been waited for.
     Later(BoxFuture<Dispatched>),
 }
 
@@ -47,7 +47,7 @@ pub(crate) fn dispatch(shared: &Arc<Shared>, request: Request, peer: Peer) -> Di
         Err((request, error)) => return refuse(*request, error),
     };
     match request.method.as_str() {
-        "tools/call" if is_unheard_of(shared, &snapshot, &request) => {
+        "tools/call" if may_appear_soon(shared, &snapshot, &request) => {
             Dispatched::Later(Box::pin(call_late(shared.clone(), request, peer)))
         }
         "tools/call" => at.call_tool(request, peer),
@@ -90,7 +90,7 @@ fn own(request: Request, answer: impl FnOnce(Request) -> BoxFuture<Answer>) -> D
 }
 
 /// Whether the call may be of a tool or instance that the snapshot does not show yet.
-fn is_unheard_of(shared: &Shared, snapshot: &Snapshot, request: &Request) -> bool {
+fn may_appear_soon(shared: &Shared, snapshot: &Snapshot, request: &Request) -> bool {
     let catalog = &shared.catalog;
     let is_behind =
         || catalog.has_newer_rules(snapshot) || catalog.awaits_instance(snapshot, &request.origin);
@@ -131,7 +131,7 @@ async fn call_after_reading(
     at.call_named(request, peer, named)
 }
 
-/// Such a call waits for what it names, as a list does right after the start.
+/// Waits for the tool or instance that a call names, as a list does right after the start.
 async fn call_late(shared: Arc<Shared>, request: Request, peer: Peer) -> Dispatched {
     shared.wait_for_first_list(&request.origin).await;
     if shared.catalog.has_newer_rules(&shared.catalog.snapshot()) {
@@ -190,7 +190,7 @@ impl<'a> At<'a> {
     fn named_tool(self, request: &Request) -> Result<Named, CallError> {
         named_entry(self.snapshot, request, |view, name| {
             let found = view.tool(name).or_else(|| view.unlisted_tool(name));
-            // The page of an app knows its server's own names alone, and its host calls tools for it.
+            // The page of an app knows only its server's own tool names, and its host calls tools for it.
             let found = found.or_else(|| shows_apps(request).then(|| view.tool_by_own_name(name)).flatten());
             let found = found.filter(|found| !self.hides(request, &found.entry));
             found.ok_or_else(|| unknown(self.snapshot, request, view, "tool", name))
@@ -205,7 +205,7 @@ impl<'a> At<'a> {
         }
     }
 
-    /// `instances_call` names a tool in its arguments: that tool is called, in the way that it always is.
+    /// `instances_call` names a tool in its arguments: that tool is called, with its own steps.
     fn call_instance(self, request: Request, peer: Peer, outer: &Named) -> Dispatched {
         if request.relay
             && let Err(error) = outer.found.entry.headers().check(request.headers.as_deref(), &request.params)

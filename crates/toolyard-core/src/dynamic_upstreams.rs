@@ -1,5 +1,5 @@
 //! Upstreams that come and go while the gateway runs: apps that registered, instances that were found. They
-//! live as those of the config do; only who lets them in differs.
+//! have the same life cycle as those of the config; only how they are added differs.
 
 mod seat;
 
@@ -14,7 +14,7 @@ use crate::plan::{UpstreamKind, UpstreamPlan};
 use crate::upstream::Upstream;
 use crate::upstream::state::Phase;
 
-/// How long an app that is gone is still known, so that a call can say what became of it.
+/// How long an app that is gone is still known, so that a call can report that it is gone.
 const REMEMBERED: Duration = Duration::from_mins(10);
 /// How many apps that are gone are known at the same time.
 const MOST_GONE: usize = 256;
@@ -39,7 +39,7 @@ impl fmt::Display for Taken {
 impl std::error::Error for Taken {}
 
 impl Gateway {
-    /// Lets an upstream in. What it offers is asked for at once, and shown.
+    /// Adds an upstream. Its definitions are fetched and shown at once.
     pub fn join(&self, plan: UpstreamPlan) -> Result<Arc<Upstream>, Taken> {
         debug_assert!(plan.kind.is_dynamic(), "what the config names comes by a reload");
         let _one_at_a_time = self.changing();
@@ -59,8 +59,8 @@ impl Gateway {
         Ok(upstream)
     }
 
-    /// Lets `plan` take the place of a guest of the same id: what the old one offered is shown until the new
-    /// one has spoken, and calls under way finish on the old one.
+    /// Replaces a dynamic upstream of the same id by `plan`: the old definitions are shown until the new ones have been
+    /// received, and calls under way finish on the old one.
     pub fn succeed(&self, before: &Arc<Upstream>, plan: UpstreamPlan) -> Result<Arc<Upstream>, Taken> {
         let one_at_a_time = self.changing();
         let old = self.rules();
@@ -77,7 +77,7 @@ impl Gateway {
         Ok(upstream)
     }
 
-    /// Forgets a guest; calls under way may finish.
+    /// Forgets a dynamic upstream; calls under way may finish.
     pub fn remove(&self, upstream: &Arc<Upstream>) {
         let _one_at_a_time = self.changing();
         let old = self.rules();
@@ -98,7 +98,7 @@ fn contains(all: &[Arc<Upstream>], one: &Arc<Upstream>) -> bool {
     all.iter().any(|other| Arc::ptr_eq(other, one))
 }
 
-/// Apps that have been gone too long, or the longest where there are too many.
+/// Apps that have been gone too long, or the longest if there are too many.
 fn to_forget(upstreams: &[Arc<Upstream>], now: SystemTime) -> Vec<Arc<Upstream>> {
     let gone_since = |upstream: &Arc<Upstream>| {
         let state = upstream.state();

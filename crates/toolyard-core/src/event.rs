@@ -170,7 +170,7 @@ fn put_trace(json: &mut Value, trace: &Trace) {
     json["parent"] = json!(trace.parent);
 }
 
-/// Receives what happens in line. It must not wait.
+/// Receives events in line. It must not wait.
 pub trait Sink: Send + Sync + 'static {
     /// Everything but calls that reached an upstream.
     fn take(&self, event: &Event);
@@ -189,7 +189,7 @@ pub trait Sink: Send + Sync + 'static {
         false
     }
 
-    /// What the sink adds to the metrics of the gateway, in their text form.
+    /// What the sink adds to the metrics of the gateway, in the text format.
     fn metrics(&self, _out: &mut String) {}
 }
 
@@ -340,7 +340,7 @@ pub enum Followed {
         id: String,
         event: Event,
     },
-    /// So many events are gone that were not read in time; at least one where the number is not known.
+    /// So many events were dropped before this reader read them; at least one if the number is not known.
     Lagged(u64),
 }
 

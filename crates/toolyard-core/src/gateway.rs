@@ -138,8 +138,8 @@ impl Gateway {
         gateway
     }
 
-    /// Goes by another plan from now on, without dropping a call: what is asked for as before stays as it is,
-    /// what changed gets a new link while the old one drains, and what is gone drains and ends.
+    /// Applies another plan without dropping a call: unchanged upstreams stay as they are,
+    /// changed ones get a new link while the old one drains, and removed ones drain and end.
     pub fn reload(&self, plan: Plan) -> Reloaded {
         let shared = &self.shared;
         let _one_at_a_time = self.changing();
@@ -167,7 +167,7 @@ impl Gateway {
             }
             let names = if before.is_some() { &mut done.changed } else { &mut done.added };
             names.push(wanted.id.to_string());
-            // Until the new one has spoken, what the old one offered is the best guess.
+            // Until the new one has sent its definitions, those of the old one are the best guess.
             let known =
                 shared.outlets.stored(&wanted).or_else(|| before?.definitions().map(|old| old.borrowed()));
             fresh.push(self.make(wanted, known));
@@ -214,7 +214,7 @@ impl Gateway {
         }
     }
 
-    /// What was seen while looking for upstreams.
+    /// What discovery has found.
     pub fn sightings(&self) -> &Sightings {
         &self.shared.sightings
     }
@@ -259,7 +259,7 @@ impl Gateway {
         self.shared.listeners.came_back(upstream, &self.shared.scope);
     }
 
-    /// Goes by the same rules with other upstreams.
+    /// Applies the same rules to other upstreams.
     pub(crate) fn adopt(&self, old: &Views, upstreams: Vec<Arc<Upstream>>) {
         let (profiles, lean) = (old.profiles.clone(), old.lean.clone());
         let (hub, steps) = (old.hub.clone(), old.steps.clone());
@@ -345,7 +345,7 @@ impl Handler for Gateway {
         }
     }
 
-    /// A view of one upstream has what that one has declared; a view of many has everything.
+    /// A view of one upstream knows the methods that the upstream declares; a view of many knows all.
     fn knows(&self, view: &View, method: &Method) -> bool {
         let needed: &[&str] = match method.as_str() {
             "logging/setLevel" => &["logging"],
@@ -363,14 +363,14 @@ impl Handler for Gateway {
 }
 
 impl Shared {
-    /// A view of one upstream waits for that one only. What counts is the snapshot: definitions may be there
-    /// already while the debounce still keeps them out of it.
+    /// A view of one upstream waits for that one only. The snapshot counts: definitions may have been received
+    /// while the debounce still keeps them out of it.
     /// A client that connects in the hub view has waited already; a session that was connected before a restart waits
     /// for its instance.
     pub(crate) async fn wait_for_first_list(&self, origin: &Origin) {
         let snapshot = self.catalog.snapshot();
         if self.catalog.awaits_instance(&snapshot, origin) {
-            return self.catalog.first_word_of_instance(origin).await;
+            return self.catalog.first_list_of_instance(origin).await;
         }
         let Some(view) = snapshot.view(&origin.view).filter(|view| !view.is_hub) else { return };
         match &view.alone {

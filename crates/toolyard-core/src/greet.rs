@@ -82,7 +82,7 @@ pub(crate) fn discover(view: &ViewCatalog, origin: &Origin) -> Raw {
     modern::stamp_cache(&modern::stamp_result(&result, Some(&server_info())), 0, "private")
 }
 
-/// The extensions that a view of many upstreams serves. Methods of others name no upstream, so they have nowhere to go.
+/// The extensions that a view of many upstreams serves. Methods of other extensions name no upstream to go to.
 const SERVED_EXTENSIONS: [&str; 2] = [TASKS_EXTENSION, UI_EXTENSION];
 
 /// Every extension that some upstream in the view declares and the view serves.
@@ -132,7 +132,7 @@ fn instructions(view: &ViewCatalog) -> String {
 /// How many servers a lean view names.
 const MOST_NAMED: usize = 100;
 
-/// Short, because the client chose to pay for little; but a model searches only for what it can expect to find.
+/// Short, because the client wants to spend few tokens; but a model searches only for what it can expect to find.
 fn lean_instructions(view: &ViewCatalog) -> String {
     let mut text = String::from(
         "Tools of several servers. They are not listed: `search_tools` finds them by words, and `call_tool` calls one by the name that was found.",

@@ -1,5 +1,5 @@
 //! Instances on demand: which session of the hub view is connected to which instance, the handles that
-//! everybody else connects with, and the tools for both.
+//! clients without a session use, and the tools for both.
 
 mod call;
 mod connect;
@@ -31,7 +31,7 @@ pub(crate) use tools::{hub_tools, with_slash, yard_tools};
 /// The hint for a session that is not connected.
 const HOW: &str = "`instances_list` shows the instances, and `instances_connect` with an `instance_id` connects this session to one";
 
-/// Who is connected to what. An instance is known by its id, so that one that is restarted is still it.
+/// Which client is connected to which instance. An instance is known by its id, so it is the same after a restart.
 #[derive(Debug)]
 pub(crate) struct Hub {
     sessions: Mutex<HashMap<ClientKey, Target>>,
@@ -60,7 +60,7 @@ impl Hub {
         self.sessions().get(client).map(|target| target.instance.clone())
     }
 
-    /// Connects a session; gives what it was connected to before.
+    /// Connects a session; returns the instance that it was connected to before.
     fn connect(&self, client: &ClientKey, instance: UpstreamId) -> Option<UpstreamId> {
         let target = Target { instance, is_awaited: false };
         self.sessions().insert(client.clone(), target).map(|before| before.instance)
@@ -81,7 +81,7 @@ impl Hub {
         self.sessions().get(client).is_some_and(|target| target.is_awaited)
     }
 
-    /// An instance has been found; gives who was waiting for it.
+    /// An instance has been found; returns the clients that were waiting for it.
     pub(crate) fn found(&self, id: &UpstreamId) -> Vec<ClientKey> {
         let mut sessions = self.sessions();
         let theirs = sessions.iter_mut().filter(|(_, target)| target.instance == *id);
@@ -96,13 +96,13 @@ impl Hub {
         self.sessions().remove(client);
     }
 
-    /// How many sessions and handles lead to it.
+    /// How many sessions and handles refer to it.
     fn connections(&self, id: &UpstreamId) -> usize {
         let sessions = self.sessions().values().filter(|target| target.instance == *id).count();
         sessions + self.handles.count(id, Instant::now())
     }
 
-    /// Why a session cannot call what its instance would offer.
+    /// Why a session cannot call a tool of an instance.
     pub(crate) fn not_connected(&self, client: &ClientKey) -> CallError {
         CallError::unavailable(match self.sessions().get(client) {
             None => format!("not connected to an instance: {HOW}"),
@@ -116,7 +116,7 @@ impl Hub {
     }
 }
 
-/// Whether calls of this tool lead to an instance rather than to the gateway.
+/// Whether calls of this tool go to an instance rather than to the gateway.
 pub(crate) fn leads_on(entry: &Entry) -> bool {
     entry.own_name == tools::CALL && *entry.upstream.id() == UpstreamId::yard()
 }

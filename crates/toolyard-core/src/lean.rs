@@ -68,6 +68,6 @@ fn inner(request: &Request) -> Result<Request, CallError> {
         ));
     }
     let params = request.params.with("name", &name).with("arguments", &arguments);
-    // Its headers were those of the outer call.
+    // The headers belong to the outer call.
     Ok(Request { params: params.into(), headers: None, relay: false, ..request.clone() })
 }

@@ -1,7 +1,7 @@
 //! What was called, by which principal, how long it took and how it ended. Every call is closed here exactly once, and
 //! all reports on calls (the log, the counters, the last calls) are made from that one record.
 //!
-//! Arguments, answers and tokens never come here.
+//! Arguments, answers and tokens are not part of it.
 
 mod glance;
 mod capture;
@@ -61,8 +61,8 @@ pub(crate) struct Ledger {
     /// When an operator last looked at calls, in seconds since 1970. The payloads of calls are kept only while one
     /// does.
     watched_at: AtomicU64,
-    /// Sessions and connections that live. Single requests over HTTP, where every call counts, are none of
-    /// them, so their way has no lock.
+    /// Sessions and connections that are open. Single requests over HTTP, where every call counts, are not
+    /// included, so their path has no lock.
     clients: Mutex<HashMap<ClientKey, Arc<ClientTally>>>,
 }
 
@@ -75,9 +75,9 @@ struct ClientTally {
 #[derive(Clone)]
 pub(crate) struct Ended {
     pub(crate) record: Record,
-    /// Nothing of a request that was refused.
+    /// `None` for a request that was refused.
     pub(crate) trace: Option<Trace>,
-    /// What was asked and answered, where an operator looked on.
+    /// Request and answer, if an operator was watching.
     pub(crate) details: Option<Arc<Details>>,
 }
 
@@ -126,7 +126,7 @@ impl Ledger {
         OpenRecord { ledger: self.clone(), upstream, tally, open: Some(open) }
     }
 
-    /// An operator looks at calls: for a while, payloads are kept.
+    /// An operator watches calls: for a while, payloads are kept.
     pub(crate) fn watch(&self) {
         self.watched_at.store(seconds(SystemTime::now()), Ordering::Relaxed);
     }
@@ -180,8 +180,8 @@ impl Ledger {
         self.recent.push(ended);
     }
 
-    /// Where the calls of a client are counted. Looked up while it is there: what ends after it has left must
-    /// not bring it back.
+    /// Where the calls of a client are counted. Looked up while the client is connected: a call that ends after the
+    /// client has disconnected must not add it again.
     fn client(&self, origin: &Origin) -> Option<Arc<ClientTally>> {
         if !matches!(origin.client, ClientKey::Session(_) | ClientKey::Connection(_)) {
             return None;
@@ -204,7 +204,7 @@ impl Ledger {
         self.clients().get(client).map(|client| client.principal.clone())
     }
 
-    /// A client has left.
+    /// A client has disconnected.
     pub(crate) fn forget(&self, client: &ClientKey) {
         self.clients().remove(client);
     }
@@ -254,7 +254,7 @@ impl OpenRecord {
         self.end(status, answer);
     }
 
-    /// Where to keep the answer, if an operator looks at calls or a sink asks for it.
+    /// Where to keep the answer, if an operator watches calls or a sink asks for it.
     pub(crate) fn capture(&self) -> Option<Capture> {
         let open = self.open.as_ref()?;
         let is_kept = self.ledger.events.wants_answers() || self.ledger.is_watched(open.record.at);

@@ -14,8 +14,8 @@ use crate::upstream::Upstream;
 
 const LEVEL_WAIT: Duration = Duration::from_secs(5);
 
-/// A session's log level goes to every upstream it sees that keeps one; a shared upstream gets the least
-/// grave of all.
+/// A session's log level goes to every upstream it sees that keeps one; a shared upstream gets the lowest
+/// level of all sessions.
 pub(crate) async fn set_level(shared: Arc<Shared>, request: Request) -> Answer {
     let level = request.params.member("level").and_then(|level| LogLevel::parse(&level.as_string()?));
     let Some(level) = level else {
@@ -61,7 +61,7 @@ async fn send_level(upstream: &Arc<Upstream>, origin: &Arc<Origin>, id: &Id, lev
     let _ = link.call(request, Peer::none()).await;
 }
 
-/// A new link to an upstream that all share knows nothing of what clients chose before. Where each client has
+/// A new link to a shared upstream has lost the levels that clients chose before. Where each client has
 /// a session, the level comes with the first call in it.
 pub(crate) fn send_again(upstream: &Arc<Upstream>, link: &Arc<dyn Link>, origin: &Arc<Origin>) {
     if link.per_client() || !link.greeting().keeps_level() {

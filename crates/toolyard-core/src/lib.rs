@@ -1,4 +1,4 @@
-//! The gateway itself: who offers what (catalog), who is there (upstreams), what a call passes on its way
+//! The gateway itself: what is offered (catalog), the upstreams, the steps that a call passes
 //! (pipeline), and how differences between revisions are bridged.
 
 mod approvals;

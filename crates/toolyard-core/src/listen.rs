@@ -39,7 +39,7 @@ struct Listener {
     origin: Arc<Origin>,
     peer: Peer,
     filter: Filter,
-    /// Changes only when an upstream is replaced by another of its name, or seen no longer.
+    /// Changes only when an upstream is replaced by another of its name, or no longer seen.
     resources: Mutex<Vec<Watched>>,
     /// Ends with the gateway, or when nothing is left to listen to.
     open: Scope,
@@ -105,8 +105,8 @@ impl Listener {
         }
     }
 
-    /// Unless it does not see the upstream: a session of the hub may have turned to another instance while it
-    /// subscribed.
+    /// Not if the client does not see the upstream: a session of the hub may have connected to another instance
+    /// while it subscribed.
     fn announce_update(&self, snapshot: &Snapshot, upstream: &UpstreamId, params: &Raw) {
         if sees(snapshot, &self.origin, upstream) || snapshot.awaits(upstream, &self.origin) {
             let params = shown_params(snapshot, &self.origin, upstream, params);
@@ -146,7 +146,7 @@ impl Listeners {
         }
     }
 
-    /// An upstream announced that these lists have changed, and they read as before.
+    /// An upstream announced that these lists have changed, but they are the same as before.
     pub(crate) fn list_announced(&self, upstream: &UpstreamId, kinds: &[ListKind]) {
         let Some(snapshot) = self.snapshot() else { return };
         for listener in self.all().iter().filter(|listener| sees(&snapshot, &listener.origin, upstream)) {
@@ -161,7 +161,7 @@ impl Listeners {
         }
     }
 
-    /// What is known of these clients, each once.
+    /// The origins of these clients, each once.
     pub(crate) fn origins_of(&self, clients: &[ClientKey]) -> Vec<Arc<Origin>> {
         let all = self.all();
         let origin = |client: &ClientKey| {
@@ -170,7 +170,7 @@ impl Listeners {
         clients.iter().filter_map(origin).collect()
     }
 
-    /// Ends what a client watches at an upstream that it sees no longer, and whatever listens to nothing else.
+    /// Ends what a client watches at an upstream that it no longer sees, and each listen that has nothing left.
     pub(crate) fn let_go(&self, client: &ClientKey, upstream: &Upstream) {
         for listener in self.all().iter().filter(|listener| listener.origin.client == *client) {
             let ended: Vec<Watched> =
@@ -199,7 +199,7 @@ impl Listeners {
         }
     }
 
-    /// A resource changed. Servers may name a part of what was watched, so the beginning decides.
+    /// A resource changed. Servers may name a part of what was watched, so a prefix counts.
     pub(crate) fn resource_updated(
         &self,
         upstream: &Upstream,
@@ -234,7 +234,7 @@ impl Listeners {
     }
 
     /// A message that belongs to no call reaches clients that keep a session: logs wherever the upstream is
-    /// seen, everything else only where it is seen alone.
+    /// visible, everything else only in the view of the upstream alone.
     fn pass_on(
         &self,
         upstream: &Upstream,
@@ -300,7 +300,7 @@ impl Listeners {
     }
 }
 
-/// Takes the listener out again, however the listening ends.
+/// Removes the listener, however the listening ends.
 struct Registered {
     listeners: Arc<Listeners>,
     key: u64,
@@ -321,7 +321,7 @@ impl Drop for EndOnDrop {
     }
 }
 
-/// Templates have no word of their own; they are announced with the resources.
+/// Templates have no notification of their own; they are announced with the resources.
 fn announcement(kind: ListKind) -> Method {
     match kind {
         ListKind::Tools => Method::TOOLS_CHANGED,
@@ -330,8 +330,8 @@ fn announcement(kind: ListKind) -> Method {
     }
 }
 
-/// Whether all who see it are one and the same. A message of a shared upstream outside of any call may be about
-/// the call of any of them, and must reach no other principal.
+/// Whether all clients that see it have the same principal. A message of a shared upstream outside of any call may be
+/// about the call of any of them, and must reach no other principal.
 fn have_one_principal(listeners: &[Arc<Listener>], sees: impl Fn(&Origin) -> bool) -> bool {
     let mut principals =
         listeners.iter().filter(|listener| sees(&listener.origin)).map(|l| &l.origin.principal);

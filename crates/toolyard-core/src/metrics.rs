@@ -109,7 +109,7 @@ fn operation(upstream: &str, method: &str, error: &str) -> String {
     labels
 }
 
-/// A label's value as the text form wants it.
+/// A label's value, escaped for the text format.
 fn escaped(value: &str) -> String {
     value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }

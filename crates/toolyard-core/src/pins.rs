@@ -24,7 +24,7 @@ const FORMAT: u32 = 1;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PinTerms {
     pub policy: PinPolicy,
-    /// What the lock file beside its config has of it.
+    /// What the lock file beside its config has about it.
     pub lock: LockState,
 }
 
@@ -147,7 +147,7 @@ impl Pins {
         }
     }
 
-    /// Written beside and renamed, so that a file is whole or not there.
+    /// Written to a temporary file and renamed, so that a file is whole or absent.
     fn store(&self, id: &UpstreamId, book: &Book) -> io::Result<()> {
         let path = self.path(id);
         let beside = path.with_extension("new");

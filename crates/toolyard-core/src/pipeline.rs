@@ -93,7 +93,7 @@ impl fmt::Debug for ExtraSteps {
 pub(crate) struct Common {
     pub(crate) ledger: Arc<Ledger>,
     pub(crate) events: Arc<Events>,
-    /// What else is reported of the gateway.
+    /// Additional sections of the report on the gateway.
     pub(crate) sections: Sections,
     /// Upstreams that the config has and that are not started.
     pub(crate) disabled: Mutex<Vec<DisabledUpstream>>,
@@ -138,7 +138,7 @@ struct StepSettings {
     sampling: Option<Arc<SamplingPlan>>,
 }
 
-/// The same for all chains that are made by one config.
+/// What all chains made from one config share.
 #[derive(Clone, Debug)]
 struct RulesInForce(Arc<Policy>);
 
@@ -170,7 +170,7 @@ impl StepRules {
         Self::following(given, chains, &Hooks::default())
     }
 
-    /// Hooks that are the same as before go on with what they remember.
+    /// Hooks that are unchanged keep their state.
     fn following(given: CallRules, chains: Arc<Chains>, before: &Hooks) -> Self {
         let rule = |rule: &ToolRule| {
             let applies = AppliesTo { profile: rule.profile.clone(), pattern: Pattern::new(&rule.pattern) };
@@ -181,8 +181,8 @@ impl StepRules {
         Self { given, tools, hooks, chains }
     }
 
-    /// The rules of another config, or these where they are the same. Chains that have the same settings in both are
-    /// the same.
+    /// The rules of another config, or these if they are the same. Chains with the same settings in both are
+    /// shared.
     pub(crate) fn replaced(self: &Arc<Self>, given: CallRules) -> Arc<Self> {
         if given == self.given {
             return self.clone();
@@ -200,7 +200,7 @@ impl StepRules {
         self.given.rules.as_ref().filter(|_| !origin.is_relayed)
     }
 
-    /// What a client sees of views. Without rules all see the same.
+    /// What a client sees of views. Without rules all clients see the same.
     pub(crate) fn visibility(&self, origin: &Origin) -> Visibility {
         let Some(rules) = self.rules_for(origin) else { return Visibility::default() };
         let class = rules.class_of(&policy::who(origin));
@@ -322,7 +322,7 @@ impl Chains {
         Self { extra, runtime, approvals: Some(approvals), ..Self::default() }
     }
 
-    /// The chain of calls that have passed all steps on another node: only the longest time that a call may take
+    /// The chain of calls that have passed all steps on another node. Only the hard maximum of a call's time
     /// holds here too, in case that node does not end it.
     pub(crate) fn relayed(&self) -> Chain {
         let hard = Timeouts::MCP_SERVER.hard;
@@ -340,7 +340,7 @@ impl Chains {
         Some(Governor { policy, approvals })
     }
 
-    /// Lets fallbacks be found in this catalog.
+    /// Sets the catalog in which fallbacks are found.
     pub(crate) fn attach(&self, catalog: &Arc<Catalog>) {
         let _ = self.catalog.set(Arc::downgrade(catalog));
     }
@@ -401,8 +401,8 @@ impl fmt::Debug for Next {
     }
 }
 
-/// Keeps `guard` until the answer has ended: at once for a whole one, with the last byte for one that flows, also
-/// when the client leaves before.
+/// Keeps `guard` until the answer has ended: at once for a whole answer, with the last byte for a stream, also
+/// when the client disconnects before.
 pub fn hold_until_end(answer: Answer, guard: impl Send + Sync + 'static) -> Answer {
     match answer {
         Ok(AnswerBody::Stream(mut relay)) => {

@@ -1,4 +1,4 @@
-//! What the gateway is built from: the configuration after every check, with nothing left to go wrong.
+//! What the gateway is built from: the configuration after every check.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -31,10 +31,10 @@ pub struct Plan {
     pub profiles: Vec<ProfilePlan>,
     /// Patterns over the canonical ids of the tools that the lean view lists beside search and call.
     pub lean: Vec<Pattern>,
-    /// Show the only upstream as if clients spoke to it directly.
+    /// Show the only upstream as if clients were connected to it directly.
     pub transparent: bool,
     pub names: NameStyle,
-    /// What calls pass on their way, by profile, upstream and tool.
+    /// The steps of calls, by profile, upstream and tool.
     pub calls: CallRules,
     /// Steps of the embedding program that every call passes, innermost. Fixed when the gateway starts.
     pub steps: ExtraSteps,
@@ -45,7 +45,7 @@ pub struct Plan {
     /// Where definitions are kept between runs; nowhere if not given.
     pub state_dir: Option<PathBuf>,
     pub pace: Pace,
-    /// By which sleep of the machine is noticed.
+    /// The clock by which sleep of the machine is noticed.
     pub wall: WallClock,
 }
 
@@ -61,7 +61,7 @@ pub struct Pace {
     pub connect: Duration,
     pub backoff_first: Duration,
     pub backoff_most: Duration,
-    /// After this many failures in a row an upstream is left alone for a while.
+    /// After this many failures in a row an upstream is not tried for a while.
     pub breaker: u32,
     /// How long that is; then it is tried once.
     pub half_open: Duration,
@@ -70,15 +70,15 @@ pub struct Pace {
     pub starts_at_once: usize,
 }
 
-/// How upstreams are asked whether they are there.
+/// How upstreams are pinged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pings {
-    /// Whether anybody is asked by the clock. On suspicion they are asked in any case.
+    /// Whether upstreams are pinged regularly. On suspicion they are pinged in any case.
     pub regular: bool,
     pub every: Duration,
     /// How long an answer may take.
     pub wait: Duration,
-    /// So many in a row without an answer, and it counts as away.
+    /// After so many pings in a row without an answer, it counts as away.
     pub misses: u32,
 }
 
@@ -93,7 +93,7 @@ impl Default for Pace {
         Self {
             debounce: Duration::from_millis(500),
             grace: Duration::from_secs(10),
-            // Five seconds are promised; what is left is for making the list and bringing it.
+            // Five seconds are promised; the rest is for making and sending the list.
             first_list: Duration::from_millis(4_800),
             connect: Duration::from_secs(10),
             backoff_first: Duration::from_secs(1),
@@ -173,11 +173,11 @@ pub enum UpstreamKind {
     /// Named in the config.
     #[default]
     Server,
-    /// Comes with the program, as packs do.
+    /// Part of the program, as packs are.
     BuiltIn,
     /// Registered by itself.
     App,
-    /// Found.
+    /// Discovered.
     Instance,
     /// Offered by another gateway of the cluster.
     Node,
@@ -194,7 +194,7 @@ impl UpstreamKind {
         }
     }
 
-    /// Whether it comes and goes by itself rather than with the config.
+    /// Whether it comes and goes at run time rather than with the config.
     pub fn is_dynamic(self) -> bool {
         matches!(self, Self::App | Self::Instance | Self::Node)
     }
@@ -203,7 +203,7 @@ impl UpstreamKind {
 /// Whether clients share one connection to an upstream, where it is one that can be shared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Sharing {
-    /// As long as it does no harm: an upstream that asks questions gets a connection for each client.
+    /// As long as it is safe: an upstream that asks questions gets a connection for each client.
     #[default]
     Shared,
     /// Each client has its own from the start.
@@ -239,7 +239,7 @@ pub struct CallRules {
     pub limits: Vec<LimitPlan>,
     /// Hooks, in no order.
     pub hooks: Vec<HookPlan>,
-    /// Who may call what; everything is allowed if not given.
+    /// Which principal may call what; everything is allowed if not given.
     pub rules: Option<Arc<Policy>>,
 }
 
@@ -264,19 +264,19 @@ pub struct ToolSettings {
     pub hooks: Option<bool>,
     /// Whether arguments are checked against the tool's schema.
     pub validate: Option<Validate>,
-    /// How often a call is sent where it fails.
+    /// How often a call is sent if it fails.
     pub retry: Option<RetryPlan>,
     /// Whether carrying a call out twice does no harm.
     pub idempotent: Option<bool>,
     /// Whether the tool's own annotations decide that, where the config does not.
     pub trust_annotations: Option<bool>,
-    /// The canonical id of the tool that is called instead where this one fails; `other:*` is the one of the same name.
+    /// The canonical id of the tool that is called instead if this one fails; `other:*` is the one of the same name.
     pub fallback: Option<String>,
-    /// How long only the fallback is called after the upstream refused a call because of too many.
+    /// How long only the fallback is called after the upstream refused a call because of too many calls.
     pub cool_down: Option<Duration>,
 }
 
-/// Reaches an upstream: a real one, a built-in one, or a double in a test.
+/// Connects to an upstream: a real one, a built-in one, or a double in a test.
 pub trait Connect: fmt::Debug + Send + Sync + 'static {
     /// `known` is the revision it spoke the last time, to spare a probe.
     fn connect(&self, known: Option<Revision>) -> BoxFuture<Result<Connected, Reason>>;
@@ -319,17 +319,17 @@ pub trait Connect: fmt::Debug + Send + Sync + 'static {
     }
 
     /// Signs the client's user in, in the middle of a call: asks the client to open a page, and waits until the user
-    /// is done. Nothing where the upstream has no sign-in.
+    /// is done. `None` if the upstream has no sign-in.
     fn sign_in(&self, _: &Arc<Origin>, _: &Peer) -> Option<BoxFuture<Result<(), CallError>>> {
         None
     }
 
-    /// Whether calls may be refused for want of a sign-in.
+    /// Whether calls may be refused because the user has not signed in.
     fn may_need_sign_in(&self) -> bool {
         false
     }
 
-    /// What to do once there is no connection any more.
+    /// What to do when the connection is lost.
     fn after_loss(&self) -> AfterLoss {
         AfterLoss::TryAgain
     }
@@ -375,7 +375,7 @@ pub struct ProfilePlan {
     pub upstreams: Option<Vec<String>>,
     /// Ids of apps, which come and go.
     pub apps: Option<Vec<String>>,
-    /// Ids or names of instances, which do too.
+    /// Ids or names of instances, which come and go, too.
     pub instances: Option<Vec<String>>,
     /// Patterns over canonical ids (`files:read_*`); all where none are given.
     pub allow: Option<Vec<Pattern>>,
@@ -400,14 +400,14 @@ pub enum Exposure {
 
 impl ProfilePlan {
     /// Whether it lists its upstreams.
-    pub fn is_choosy(&self) -> bool {
+    pub fn lists_upstreams(&self) -> bool {
         self.upstreams.is_some() || self.apps.is_some() || self.instances.is_some()
     }
 
-    /// Whether an upstream of this kind is in it, by its id or by another name that it goes by.
+    /// Whether an upstream of this kind is in it, by its id or by another of its names.
     pub fn includes_upstream(&self, kind: UpstreamKind, id: &str, names: &[String]) -> bool {
         let is_it = |own: &String| own.eq_ignore_ascii_case(id) || names.contains(own);
-        !self.is_choosy() || self.chosen(kind).any(is_it)
+        !self.lists_upstreams() || self.chosen(kind).any(is_it)
     }
 
     fn chosen(&self, kind: UpstreamKind) -> impl Iterator<Item = &String> {
@@ -421,9 +421,9 @@ impl ProfilePlan {
         chosen.into_iter().flatten().flatten()
     }
 
-    /// What `allow` and `deny` may call a tool or prompt: its canonical id, and where the profile names the app or
-    /// instance, as it spells the id there (case does not count), and by the name of the instance. Of the others
-    /// a name proves nothing: any app can choose the id of a server as its name.
+    /// The names by which `allow` and `deny` may refer to a tool or prompt: its canonical id; and if the profile lists the
+    /// app or instance, also with the id as it is spelled there (case does not count) and with the instance's name. For
+    /// others a name proves nothing: any app can choose the id of a server as its name.
     pub fn ids_of(&self, kind: UpstreamKind, id: &str, names: &[String], own: &str) -> Vec<String> {
         let spelled = self.chosen(kind).filter(|_| kind.is_dynamic());
         let spelled = spelled.filter(|spelled| spelled.eq_ignore_ascii_case(id));
@@ -432,7 +432,7 @@ impl ProfilePlan {
         all.map(|name| format!("{name}:{own}")).collect()
     }
 
-    /// Whether something is in it, by its canonical id or by another.
+    /// Whether something is in it, by any of its ids.
     pub fn includes(&self, ids: &[String]) -> bool {
         let fits = |pattern: &Pattern| ids.iter().any(|id| pattern.matches(id));
         let allowed = self.allow.as_ref().is_none_or(|patterns| patterns.iter().any(fits));

@@ -1,4 +1,4 @@
-//! Everything that is known of a running gateway at one moment, for `toolyard doctor`: its upstreams with their last
+//! Everything that is known about a running gateway at one moment, for `toolyard doctor`: its upstreams with their last
 //! state changes, its clients, and the last calls. Other parts add their own sections.
 
 use std::sync::{Arc, Mutex, PoisonError};
@@ -63,7 +63,7 @@ pub(crate) fn report(
     Value::Object(report)
 }
 
-/// A moment as people and programs read it.
+/// A moment as text for people and programs.
 pub fn at(time: SystemTime) -> String {
     calendar::rfc3339(time.duration_since(UNIX_EPOCH).unwrap_or_default())
 }

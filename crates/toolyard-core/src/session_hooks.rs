@@ -24,7 +24,7 @@ const MOST: usize = 1_000;
 /// When each session and connection was last active.
 #[derive(Default)]
 pub(crate) struct Activity {
-    /// Whether a hook wants to know; otherwise calls do not come here.
+    /// Whether there is a hook for it; otherwise calls do not come here.
     is_watched: AtomicBool,
     active: Mutex<HashMap<ClientKey, Active>>,
 }
@@ -74,7 +74,7 @@ impl Activity {
 }
 
 impl Gateway {
-    /// Runs the hooks of a point that this subject passes: the name of a tool or model, or nothing.
+    /// Runs the hooks of a point for this subject: the name of a tool or model, or `None`.
     pub async fn run_hooks(&self, point: Point, subject: Option<Arc<str>>, data: Value) -> Outcome {
         let rules = self.rules();
         let event = Event::new(point, subject, data);
@@ -115,7 +115,7 @@ impl Gateway {
         }
     }
 
-    /// Runs hooks whose outcome has no place to go: what they note is logged.
+    /// Runs hooks whose outcome has no effect: their notes are logged.
     fn run_session_hooks(&self, point: Point, data: Value) {
         let gateway = self.clone();
         self.scope().spawn(async move {
@@ -126,7 +126,7 @@ impl Gateway {
         });
     }
 
-    /// Looks for sessions that have become idle, where a hook wants to know.
+    /// Looks for sessions that have become idle, if there is a hook for it.
     pub(crate) async fn watch_sessions(self) {
         loop {
             sleep(LOOK_EVERY).await;

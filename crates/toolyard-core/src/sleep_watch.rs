@@ -1,8 +1,8 @@
 //! Notices that the machine has slept, or that this process was stopped for a while. Links may have died
 //! silently in the meantime, and unreachable upstreams may be reachable now, so everything is checked again.
 //!
-//! Sleep is seen by the clock on the wall: it has gone further than the wait between two looks. Nothing is
-//! asked of the network for it, and no link is judged by anything but itself.
+//! Sleep is noticed by the wall clock: more time has passed on it than the wait between two looks. The network is not
+//! asked for it, and each link is judged by itself alone.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,12 +10,12 @@ use std::time::{Duration, SystemTime};
 
 use crate::catalog::Catalog;
 
-/// How often the clock is looked at.
+/// How often the clock is read.
 const LOOK: Duration = Duration::from_secs(5);
-/// How much further than that it must have gone.
+/// How much more time than that must have passed.
 const JUMP: Duration = Duration::from_secs(30);
 
-/// The clock on the wall.
+/// The wall clock.
 #[derive(Clone)]
 pub struct WallClock(Arc<dyn Fn() -> SystemTime + Send + Sync>);
 
@@ -41,13 +41,13 @@ impl fmt::Debug for WallClock {
     }
 }
 
-/// Looks at the clock until it is dropped.
+/// Watches the clock until it is dropped.
 pub(crate) async fn watch(wall: WallClock, catalog: Arc<Catalog>) {
     let mut before = wall.now();
     loop {
         tokio::time::sleep(LOOK).await;
         let now = wall.now();
-        // A clock that is set back shows nothing.
+        // A clock that was set back proves nothing.
         let passed = now.duration_since(before).unwrap_or_default();
         before = now;
         let slept = passed.saturating_sub(LOOK);

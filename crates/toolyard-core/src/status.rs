@@ -1,5 +1,5 @@
 //! The state of an upstream at one moment, in the one form that `yard`, the control API, `list` and `doctor` share.
-//! The hub renders the same state in the form that its tools had before.
+//! The hub renders the same state in the form that its tools have always had.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -31,12 +31,12 @@ pub struct UpstreamStatus {
     pub health: Health,
     pub is_connected: bool,
     pub is_listed: bool,
-    /// What else is known of an instance.
+    /// What else is known about an instance.
     pub about: Option<Arc<Value>>,
     pub tools: usize,
     pub resources: usize,
     pub prompts: usize,
-    /// What of its definitions clients do not get, and why.
+    /// Which of its definitions clients do not get, and why.
     pub faults: Vec<String>,
     /// Tools that are not offered until their definitions are approved.
     pub held: Vec<Value>,

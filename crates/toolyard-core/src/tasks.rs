@@ -1,4 +1,4 @@
-//! Task ids that find their own way: in views of many upstreams, `ID.task` names the upstream it lives at.
+//! Task ids that name their upstream: in views of many upstreams, `ID.task` is a task of upstream `ID`.
 
 use toolyard_model::Origin;
 use toolyard_proto::modern::TASKS_EXTENSION;
@@ -7,7 +7,7 @@ use toolyard_proto::{CallError, Raw};
 
 pub(crate) const RELATED_TASK: &str = "io.modelcontextprotocol/related-task";
 
-/// A result with its task ids made self-routing.
+/// A result whose task ids name their upstream.
 pub(crate) fn shown(id: &UpstreamId, result: &Raw) -> Raw {
     let places: [&[&str]; 3] = [&["taskId"], &["task", "taskId"], &["_meta", RELATED_TASK, "taskId"]];
     places.iter().fold(result.clone(), |result, path| {

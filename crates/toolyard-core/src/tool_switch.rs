@@ -12,7 +12,7 @@ use toolyard_proto::name::{UpstreamId, canonical};
 
 const FILE: &str = "tools-off.json";
 const FORMAT: u32 = 1;
-/// How many tools may be off; a longer list belongs into a profile.
+/// How many tools may be off; a longer list belongs in a profile.
 const MOST: usize = 10_000;
 
 /// The own names of the tools of one upstream that are off, shared by clones of definitions.
@@ -47,7 +47,7 @@ impl ToolSwitches {
         self.off().get(&id.fold()).map(|tools| tools.iter().cloned().collect()).unwrap_or_default()
     }
 
-    /// Switches a tool, and stores that. An error leaves everything as it was.
+    /// Switches a tool off or on, and stores that. An error leaves everything as it was.
     pub(crate) fn set(&self, id: &UpstreamId, tool: &str, is_on: bool) -> io::Result<()> {
         let mut off = self.off();
         let mut next = off.clone();
@@ -87,7 +87,7 @@ fn load(path: &Path) -> BTreeMap<String, BTreeSet<String>> {
     }
 }
 
-/// Written beside and renamed, so that the file is whole or not there.
+/// Written to a temporary file and renamed, so that the file is whole or absent.
 fn store(path: &Path, off: &BTreeMap<String, BTreeSet<String>>) -> io::Result<()> {
     let beside = path.with_extension("new");
     fs::write(&beside, serde_json::to_vec(&Stored { format: FORMAT, off: off.clone() })?)?;

@@ -1,4 +1,4 @@
-//! An upstream: who it is, how it is treated (`policy`), where it is in its life (`life`) and its connections
+//! An upstream: its identity, how it is treated (`policy`), where it is in its life (`life`) and its connections
 //! (`links`).
 
 pub mod state;
@@ -64,14 +64,14 @@ pub struct Upstream {
     id: UpstreamId,
     name: Arc<str>,
     kind: UpstreamKind,
-    /// With `sharing`, what needs a new connection when it changes.
+    /// Together with `sharing`: a change of it needs a new connection.
     fingerprint: String,
     sharing: Sharing,
     policy: ArcSwap<Policy>,
     pub(crate) life: Life,
     pub(crate) links: Links,
     flights: Flights,
-    /// What else is known of an instance.
+    /// What else is known about an instance.
     described: ArcSwapOption<Value>,
     tally: Tally,
     meter: Meter,
@@ -179,7 +179,7 @@ impl Upstream {
         self.policy.load().own.trusted
     }
 
-    /// What answers its questions to the client's model where the client has none.
+    /// The model that answers its sampling requests for clients without one.
     pub(crate) fn sampling(&self) -> Option<Arc<SamplingPlan>> {
         self.policy.load().own.sampling.clone()
     }
@@ -220,7 +220,7 @@ impl Upstream {
         self.id == plan.id && self.fingerprint == plan.fingerprint && self.sharing == plan.sharing
     }
 
-    /// Takes over the policy of `plan`, which describes this upstream. Whether anything changed.
+    /// Takes over the policy of `plan`, which describes this upstream. Returns whether anything changed.
     pub(crate) fn adopt(&self, plan: &UpstreamPlan, pace: Pace) -> bool {
         let before = self.policy.swap(Arc::new(Policy::new(plan, pace)));
         self.life.signals.policy.notify_one();
@@ -243,7 +243,7 @@ impl Upstream {
         waited.unwrap_or_else(|_| Err(self.not_connected(&self.state())))
     }
 
-    /// A live link, waited for as long as it is known to come. An idle upstream is started.
+    /// A live link, waited for as long as one is expected. An idle upstream is started.
     pub(super) async fn awaited_link(&self) -> Result<Arc<dyn Link>, CallError> {
         let mut state = self.life.state.subscribe();
         loop {
@@ -256,7 +256,7 @@ impl Upstream {
             }
             match phase {
                 Phase::Idle => self.life.signals.wanted.notify_one(),
-                // The link has just ended; what follows is known in a moment.
+                // The link has just ended; the next phase is known in a moment.
                 Phase::Active => {}
                 _ if is_coming => {}
                 _ => return Err(self.not_connected(&self.state())),
@@ -299,7 +299,7 @@ impl Upstream {
         Reason::of_upstream(self.id.as_str(), "is not connected").caused_by(&reason)
     }
 
-    /// Tries now instead of after the pause, where it is in one, and waits for the outcome.
+    /// Tries now instead of after the pause, if it is in one, and waits for the outcome.
     pub(crate) async fn try_now(&self) {
         let mut state = self.life.state.subscribe();
         let (phase, so_far) = {
@@ -314,7 +314,7 @@ impl Upstream {
         let _ = tokio::time::timeout(self.pace().connect, state.wait_for(is_decided)).await;
     }
 
-    /// Has its definitions read again, on this link or another. Whether that was done in time.
+    /// Has its definitions read again, on this link or another. Returns whether that was done in time.
     pub(crate) async fn renewed(&self) -> bool {
         let mut renewals = self.life.renewals.subscribe();
         self.life.outdated();
@@ -322,7 +322,7 @@ impl Upstream {
         changed.is_ok_and(|changed| changed.is_ok())
     }
 
-    /// Has its lists read again on the link that it has. Whether that was done in time.
+    /// Has its lists read again on its current link. Returns whether that was done in time.
     pub(crate) async fn read_again(&self) -> bool {
         let mut renewals = self.life.renewals.subscribe();
         self.life.signals.outdated.notify_one();
@@ -330,7 +330,7 @@ impl Upstream {
         changed.is_ok_and(|changed| changed.is_ok())
     }
 
-    /// Records what else is known of it.
+    /// Records what else is known about it.
     pub(crate) fn describe(&self, about: Value) {
         self.described.store(Some(Arc::new(about)));
     }
@@ -373,7 +373,7 @@ impl Upstream {
         let _ = tokio::time::timeout(CLOSE_WAIT, closing).await;
     }
 
-    /// A client turns to another upstream: what it has set up here ends, but not its calls in flight.
+    /// A client connects to another upstream: what it has set up here ends, but not its calls in flight.
     pub(crate) fn leave(&self, client: &ClientKey) {
         self.links.leave(client);
     }

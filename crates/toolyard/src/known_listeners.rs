@@ -42,7 +42,7 @@ fn is_at(addresses: &Addresses, endpoint: &Endpoint) -> bool {
     let sockets = sockets.map(|path| format!("unix://{}", path.display()));
     let doors = [Some(&addresses.http), addresses.tcp.as_ref(), addresses.apps.as_ref()];
     let mut all = doors.into_iter().flatten().cloned().chain(sockets);
-    all.any(|own| Endpoint::parse(&own).is_ok_and(|own| own.is_met_at(endpoint)))
+    all.any(|own| Endpoint::parse(&own).is_ok_and(|own| own.is_reached_at(endpoint)))
 }
 
 fn named(config: &Config, apps: &AppsConfig) -> HashMap<String, String> {

@@ -24,14 +24,14 @@ const PARTIAL_STEP: f64 = 1e-6;
 /// How many messages are written at once at most.
 const BATCH: usize = 32;
 
-/// What became of a call: the result as the app sent it, or nothing where the connection is gone.
+/// The outcome of a call: the result as the app sent it, or `None` if the connection is gone.
 pub(super) type Outcome = Option<Option<Raw>>;
 
 /// A call that waits. About a hundred bytes with its place in the table.
 pub(super) struct Waiting {
     answer: oneshot::Sender<Outcome>,
     peer: Peer,
-    /// The client's own, where it wants progress.
+    /// The client's own progress token, if it wants progress.
     token: Option<Box<Raw>>,
     /// The highest progress that was passed on.
     progress: f64,
@@ -46,7 +46,7 @@ struct Calls {
 /// A line on its way, with the room it takes.
 pub(super) struct Line {
     bytes: Bytes,
-    /// Given back when the bytes are really gone.
+    /// Released when the bytes have been written.
     _room: Option<OwnedSemaphorePermit>,
 }
 
@@ -142,7 +142,7 @@ impl Channel {
         }
     }
 
-    /// The first words, while there is certainly room.
+    /// Sends a line at the start of the connection, when there is certainly room.
     pub(super) fn say(&self, line: Bytes) {
         let _ = self.outbox.try_send(Line { bytes: line, _room: None });
     }
@@ -267,7 +267,7 @@ impl Drop for Ticket {
     }
 }
 
-/// Writes what waits until the connection ends: the only one who writes, so nothing is ever interleaved.
+/// Writes queued lines until the connection ends. It is the only writer, so lines are never interleaved.
 pub(super) async fn write<W: AsyncWrite + Unpin>(channel: Arc<Channel>, mut writer: W, outgoing: Outgoing) {
     tokio::select! {
         () = write_lines(&mut writer, outgoing) => channel.end("it takes no more messages"),

@@ -28,18 +28,18 @@ const REASON_TIMEOUT: Duration = Duration::from_secs(1);
 /// How much of an unreadable line is logged.
 const EXCERPT: usize = 200;
 const REGISTER_FIRST: &str = "send {\"type\":\"register\",\"appName\":…,\"tools\":[…]} as the first line";
-/// How much of a text of the app is repeated in an answer, in characters.
+/// How many characters of an app's text are repeated in an answer.
 const MOST_OF_A_TYPE: usize = 40;
 
 /// Where a connection comes from.
 pub(super) struct Caller {
     pub(super) endpoint: Arc<str>,
     pub(super) process: Option<Process>,
-    /// How to find the process, where the connection does not say.
+    /// How to find the process, if the connection does not reveal it.
     pub(super) find: Option<Box<dyn FnOnce() -> Option<Process> + Send>>,
 }
 
-/// Speaks with an app until it goes.
+/// Runs an app's connection until it ends.
 pub(super) async fn converse<S>(apps: Apps, stream: S, caller: Caller)
 where
     S: AsyncRead + AsyncWrite + Send + 'static,
@@ -288,7 +288,7 @@ impl<S: AsyncRead + AsyncWrite + Send + 'static> Visit<S> {
         self.open(Session { id, ticket, linked, seat }, (write, greeted.outgoing)).run().await;
     }
 
-    /// What it registered becomes a link.
+    /// Makes a link from a registration.
     fn link(
         &self,
         id: &UpstreamId,
@@ -306,7 +306,7 @@ impl<S: AsyncRead + AsyncWrite + Send + 'static> Visit<S> {
         (linked, Connected { link: Arc::new(link), events }, Greeted { offered, refusals, outgoing })
     }
 
-    /// From here on it is spoken with.
+    /// Starts the conversation of a registered app.
     fn open(self, session: Session, (write, outgoing): (WriteHalf<S>, Outgoing)) -> Conversation<S> {
         let (Session { id, linked, .. }, endpoint) = (&session, &self.caller.endpoint);
         tracing::info!(target: "apps", app = %id, tools = linked.tools(), %endpoint, "registered");
@@ -366,7 +366,7 @@ impl<S: AsyncRead + AsyncWrite + Send + 'static> Visit<S> {
     }
 }
 
-/// What became of a registration.
+/// The outcome of a registration.
 struct Greeted {
     offered: Vec<Offered>,
     refusals: Vec<Refusal>,
@@ -405,14 +405,14 @@ impl Drop for Ended {
 /// A registered app.
 struct Session {
     id: UpstreamId,
-    /// What it comes back with.
+    /// Presented by the app when it reconnects.
     ticket: Arc<str>,
     linked: Arc<Linked>,
     seat: Arc<Seat>,
 }
 
 impl Session {
-    /// Until the connection ends; gives the reason.
+    /// Runs until the connection ends; returns the reason.
     async fn run<S: AsyncRead + AsyncWrite>(&self, lines: &mut Lines<S>) -> String {
         loop {
             let line = tokio::select! {

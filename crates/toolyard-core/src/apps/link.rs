@@ -25,7 +25,7 @@ pub(super) struct Shared {
     pub(super) channel: Arc<Channel>,
     tools: Mutex<Tools>,
     pub(super) queue: Queue,
-    /// What it calls itself; where we dialled it, it may be listed under another name.
+    /// The app's own name; if the gateway connected to it, it may be listed under another one.
     pub(super) own_name: Box<str>,
     events: mpsc::Sender<LinkEvent>,
     /// Whether it knows our additions, according to its registration.
@@ -71,7 +71,7 @@ impl AppLink {
     }
 }
 
-/// What is known of an app besides its tools.
+/// What is known about an app besides its tools.
 pub(super) struct AppDetails<'a> {
     pub(super) own_name: Box<str>,
     pub(super) version: Option<u32>,
@@ -96,7 +96,7 @@ fn greeting(name: &str, details: &AppDetails<'_>) -> Greeting {
 }
 
 impl Shared {
-    /// It offers other tools from now on.
+    /// Replaces the tools that it offers.
     pub(super) fn change(&self, offered: &[Offered]) {
         *self.tools.lock().unwrap_or_else(PoisonError::into_inner) = Tools::new(offered);
         if self.events.capacity() > 1 {
@@ -105,7 +105,7 @@ impl Shared {
         }
     }
 
-    /// The last word of the link.
+    /// Sends the last event of the link.
     pub(super) fn closed(&self) {
         let _ = self.events.try_send(LinkEvent::Closed(self.channel.why().into()));
     }
@@ -141,7 +141,7 @@ impl Shared {
         Ok(AnswerBody::ours(result.map_or_else(missing_result, |result| to_tool_result(&result))))
     }
 
-    /// Whether it is there: a heartbeat where it knows them, else the connection is all there is to go by.
+    /// Whether the app responds: by a heartbeat if it knows heartbeats, otherwise by its open connection alone.
     async fn check(&self) -> Result<(), CallError> {
         if self.speaks_additions && !self.channel.is_over() {
             let beat = self.channel.beat.notified();
@@ -180,7 +180,7 @@ impl Link for AppLink {
 
     fn notify(&self, _: &Arc<Origin>, _: Notification) {}
 
-    /// Older apps know no heartbeat: their connection is all there is to go by.
+    /// Apps without our additions know no heartbeat: only their connection shows that they are there.
     fn answers_pings(&self) -> bool {
         self.shared.speaks_additions
     }

@@ -19,13 +19,13 @@ impl Process {
 
     /// Whether it is certain that it has ended.
     pub(crate) fn is_gone(self) -> bool {
-        can_tell() && started(self.pid) != Some(self.started)
+        lists_processes() && started(self.pid) != Some(self.started)
     }
 
     /// Whether the process of this number has certainly ended, or is another one that started later than
     /// `started` (seconds since 1970) by more than `tolerance`.
     pub fn is_other(pid: u32, started: Option<u64>, tolerance: u64) -> bool {
-        if !can_tell() {
+        if !lists_processes() {
             return false;
         }
         let Some(process) = Self::find(pid) else { return true };
@@ -51,7 +51,7 @@ impl Process {
 }
 
 /// Whether this system reports which processes run.
-fn can_tell() -> bool {
+fn lists_processes() -> bool {
     cfg!(unix) && fs::exists("/proc/self/stat").unwrap_or(false)
 }
 

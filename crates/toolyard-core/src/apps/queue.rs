@@ -36,7 +36,7 @@ impl Queue {
         self.waiting.load(Ordering::Relaxed)
     }
 
-    /// Room for the bytes of a call, held until it has ended. One that is larger than all of it may be alone.
+    /// Room for the bytes of a call, held until it has ended. A call that is larger than the whole room may run alone.
     pub(super) fn room(&self, app: &str, bytes: usize) -> Result<OwnedSemaphorePermit, CallError> {
         let wanted = u32::try_from(bytes.min(ROOM)).unwrap_or(u32::MAX);
         self.room.clone().try_acquire_many_owned(wanted).map_err(|_| {

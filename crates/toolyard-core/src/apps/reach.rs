@@ -25,9 +25,9 @@ use crate::dynamic_upstreams::Seat;
 use crate::plan::{AfterLoss, Connect, Connected};
 
 /// How long an app that the gateway connected to has to register.
-const FIRST_WORD: Duration = Duration::from_secs(2);
-/// How long it may take to be connected.
-const PATIENCE: Duration = Duration::from_secs(10);
+const REGISTER_WITHIN: Duration = Duration::from_secs(2);
+/// How long connecting may take.
+const CONNECT_WITHIN: Duration = Duration::from_secs(10);
 
 /// Where an upstream listens.
 #[derive(Clone, Debug)]
@@ -72,7 +72,7 @@ impl Dial {
         if !self.own_only() || matches!(socket, SocketSpec::Tcp(_)) {
             return true;
         }
-        timeout(PATIENCE, open(socket, true)).await.is_ok_and(|opened| opened.is_ok())
+        timeout(CONNECT_WITHIN, open(socket, true)).await.is_ok_and(|opened| opened.is_ok())
     }
 }
 
@@ -85,11 +85,11 @@ pub enum Source {
     Hint,
 }
 
-/// Who is dialled, as its conversation needs to know it.
+/// An app that the gateway connects to, as its conversation needs it.
 pub(super) struct Dialled {
     pub(super) endpoint: Arc<str>,
     pub(super) description: Option<String>,
-    /// What it comes back with, should it come by itself.
+    /// Presented by the app if it reconnects by itself.
     pub(super) session: Arc<str>,
     pub(super) seat: Arc<Seat>,
 }
@@ -103,7 +103,7 @@ struct Inner {
     apps: Weak<Shared>,
     seat: Arc<Seat>,
     state: Mutex<State>,
-    /// What was dialled spoke MCP the last time.
+    /// Whether the endpoint spoke MCP the last time.
     speaks_mcp: AtomicBool,
 }
 
@@ -112,7 +112,7 @@ struct State {
     dial: Option<Dial>,
     /// Its last connection that registered.
     linked: Option<Arc<Linked>>,
-    /// Whether it was dialled for that.
+    /// Whether the gateway opened that connection.
     is_dialled: bool,
 }
 
@@ -152,7 +152,7 @@ impl Reach {
         self.0.speaks_mcp.store(false, Ordering::Relaxed);
     }
 
-    /// Whether what was dialled speaks MCP, so that there is no registration to go by.
+    /// Whether the endpoint speaks MCP, so that there is no registration.
     pub(super) fn speaks_mcp(&self) -> bool {
         self.0.speaks_mcp.load(Ordering::Relaxed)
     }
@@ -181,7 +181,7 @@ impl Inner {
             return Ok(connected);
         }
         let connected = dial.mcp.connect(None).await.map_err(|why| {
-            let (wait, endpoint) = (FIRST_WORD.as_secs(), &dial.endpoint);
+            let (wait, endpoint) = (REGISTER_WITHIN.as_secs(), &dial.endpoint);
             let what =
                 format!("no `register` came from {endpoint} within {wait} s, and it does not speak MCP");
             Reason::new(what).caused_by(&why)
@@ -196,8 +196,9 @@ impl Inner {
             let what = format!("nothing answers at {}", dial.endpoint);
             Reason::new(what).because(why).with_hint(away_hint(&dial.endpoint))
         };
-        let opened = timeout(PATIENCE, open(socket, dial.own_only())).await;
-        let stream = opened.map_err(|_| unreachable(format!("no answer within {} s", PATIENCE.as_secs())))?;
+        let opened = timeout(CONNECT_WITHIN, open(socket, dial.own_only())).await;
+        let stream =
+            opened.map_err(|_| unreachable(format!("no answer within {} s", CONNECT_WITHIN.as_secs())))?;
         let stream = stream.map_err(|error| unreachable(error.to_string()))?;
         let apps = Apps { shared: self.apps.upgrade().ok_or("the gateway is stopping")? };
         let dialled = Dialled {
@@ -206,7 +207,7 @@ impl Inner {
             session: apps.session_of(&self.id, &self.seat),
             seat: self.seat.clone(),
         };
-        let met = meet(&apps, stream, (self.id.clone(), &dialled), FIRST_WORD).await;
+        let met = meet(&apps, stream, (self.id.clone(), &dialled), REGISTER_WITHIN).await;
         let met = met.map_err(|why| Reason::new(format!("{}: {why}", dial.endpoint)))?;
         Ok(met.map(|arrival| {
             self.seat.is_back();

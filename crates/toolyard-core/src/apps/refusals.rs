@@ -1,4 +1,4 @@
-//! Bounds on what connections can cost that have not registered: the bytes of their first lines, and lines in the log.
+//! Bounds on the cost of connections that have not registered: the bytes of their first lines, and lines in the log.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};

@@ -27,13 +27,13 @@ pub(super) struct Entry {
     upstream: Arc<Upstream>,
     reach: Arc<Reach>,
     session: Arc<str>,
-    /// Who it proved to be.
+    /// The client id that it proved.
     client: Option<Arc<str>>,
     process: Option<Process>,
     endpoint: Arc<str>,
 }
 
-/// Who wants in.
+/// An app that wants to register.
 pub(super) struct Applicant {
     pub(super) id: UpstreamId,
     pub(super) session: Option<String>,
@@ -61,7 +61,7 @@ pub(super) struct Arrival {
     pub(super) linked: Arc<Linked>,
 }
 
-/// The state of an app in the words of its protocol, derived from its upstream's state.
+/// The state of an app in the terms of its protocol, derived from its upstream's state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AppStatus {
     Connected,
@@ -90,7 +90,7 @@ impl AppStatus {
     }
 }
 
-/// What is known of one app.
+/// What is known about one app.
 #[derive(Clone, Debug)]
 pub struct AppRecord {
     pub id: UpstreamId,
@@ -118,7 +118,7 @@ impl Apps {
         self.shared.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lets an app in. `welcome` is called with its session just before it can be called.
+    /// Accepts an app. `welcome` is called with its session just before it can be called.
     pub(super) async fn seat(
         &self,
         applicant: &Applicant,
@@ -226,7 +226,7 @@ impl Apps {
         }
     }
 
-    /// The same for good: it is no upstream any more.
+    /// Removes its upstream, too.
     pub fn forget(&self, upstream: &Arc<Upstream>) {
         let mut entries = self.entries();
         entries.retain(|_, entry| !Arc::ptr_eq(&entry.upstream, upstream));
@@ -261,8 +261,8 @@ impl Apps {
 }
 
 impl Entry {
-    /// Whether it is the same app that comes back: it knows the session, proved to be the same, or the
-    /// process that had the id is gone. Of one that was dialled we know neither client nor process.
+    /// Whether it is the same app that comes back: it knows the session, proved the same client id, or the
+    /// process that had the id is gone. If the gateway connected to the app, neither is known.
     fn is_same(&self, applicant: &Applicant) -> bool {
         let knows_session = applicant.session.as_deref() == Some(&*self.session);
         let is_proven = applicant.client.is_some() && applicant.client == self.client;

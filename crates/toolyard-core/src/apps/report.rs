@@ -1,4 +1,4 @@
-//! The report on apps: each with its state in the words of the app protocol, and counters that indicate problems.
+//! The report on apps: each with its state in the terms of the app protocol, and counters that indicate problems.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use super::{AppRecord, Apps, Shared};
 use crate::report::at;
 
 /// Adds apps to the report of the gateway.
-pub(super) fn tell(shared: &Arc<Shared>) {
+pub(super) fn add_apps(shared: &Arc<Shared>) {
     let apps = Arc::downgrade(shared);
     shared.gateway.report_on("apps", move || {
         let Some(shared) = apps.upgrade() else { return json!([]) };

@@ -9,8 +9,8 @@ const DRAFT_07: &str = "http://json-schema.org/draft-07/schema#";
 /// The schema as it is shown, or what is wrong with it.
 pub fn check(schema: &Raw) -> Result<Raw, String> {
     let value: Value = schema.read().map_err(|error| format!("its `inputSchema` cannot be read: {error}"))?;
-    if let Some(printed) = value.get("$schema") {
-        if !printed.is_string() {
+    if let Some(dialect) = value.get("$schema") {
+        if !dialect.is_string() {
             return Err("`$schema` of its `inputSchema` must be a string".into());
         }
         let meta = jsonschema::meta::validate(&value);
@@ -43,13 +43,13 @@ mod tests {
         assert_eq!(checked(newest.clone()), Ok(newest));
         let older = json!({ "type": "object", "properties": { "a": { "items": [{ "type": "string" }] } } });
         assert_eq!(checked(older).unwrap()["$schema"], DRAFT_07);
-        let printed =
+        let draft_07 =
             json!({ "$schema": DRAFT_07, "type": "object", "properties": { "a": { "items": [{}] } } });
-        assert_eq!(checked(printed.clone()), Ok(printed));
+        assert_eq!(checked(draft_07.clone()), Ok(draft_07));
     }
 
     #[test]
-    fn what_is_no_schema_is_refused() {
+    fn an_invalid_schema_is_refused() {
         for schema in [
             json!({ "type": "object", "properties": { "a": { "type": "number or so" } } }),
             json!({ "type": "object", "required": "a" }),

@@ -12,7 +12,7 @@ pub(super) fn stamped(origin: &Origin, params: &Raw) -> Raw {
     stamped_as(origin, capabilities_for_newer(&origin.capabilities), params)
 }
 
-/// The same, by a gateway that follows a task to its end where the client cannot.
+/// The same, for a gateway that follows a task to its end because the client cannot.
 pub(super) fn stamped_with_tasks(origin: &Origin, params: &Raw) -> Raw {
     let capabilities = capabilities_for_newer(&origin.capabilities);
     let extended = capabilities.with_path(&["extensions", TASKS_EXTENSION], &Raw::empty_object());
@@ -72,12 +72,12 @@ pub(super) fn task_for_legacy(task: &Raw) -> Raw {
     if has_failed { core.with("status", &Raw::from_serialize(&"failed")) } else { core }
 }
 
-/// What a server of 2025-11-25 declares that has tasks.
+/// What a 2025-11-25 server with tasks declares.
 pub(super) fn legacy_tasks_capability() -> Raw {
     serde_json::json!({ "list": {}, "cancel": {}, "requests": { "tools": { "call": {} } } }).into()
 }
 
-/// What a client of an older revision can do, in today's words.
+/// The capabilities of a legacy client in the modern form.
 fn capabilities_for_newer(capabilities: &Raw) -> Raw {
     let capabilities = capabilities.without(&["tasks"]);
     if capabilities.member("roots").is_some() {

@@ -32,7 +32,7 @@ const STATUS_WITHIN: Duration = Duration::from_secs(30);
 const STOPPED_WITHIN: Duration = Duration::from_secs(5);
 /// How many tasks one answer lists, the newest.
 const LISTED: usize = 250;
-/// And how many of them the upstream is asked after at once.
+/// For how many of them the upstream is asked at once.
 const ASKED_AT_ONCE: usize = 8;
 const RELATED_TASK: &str = "io.modelcontextprotocol/related-task";
 
@@ -149,8 +149,8 @@ fn is_over(task: &Raw) -> bool {
     !["working", "input_required"].contains(&status_of(task).as_str())
 }
 
-/// Those that a pack knows of this client; of other upstreams, those that it has asked for since the gateway was
-/// started and that are still known.
+/// The tasks of this client: from a pack, all that it knows; from other upstreams, those that the client asked for
+/// since the gateway was started and that are still known.
 async fn list(call: &Call, link: &Arc<dyn Link>) -> Answer {
     if link.is_in_process() {
         return list_of_pack(call, link).await;
@@ -162,7 +162,7 @@ async fn list(call: &Call, link: &Arc<dyn Link>) -> Answer {
     while let Some(task_status) = asking.next().await {
         match task_status {
             Ok(task) => tasks.push(convert::task_for_legacy(&task)),
-            // Its time is over.
+            // The task has expired.
             Err(error) if error.code() == INVALID_PARAMS => {}
             Err(error) => return Err(error),
         }

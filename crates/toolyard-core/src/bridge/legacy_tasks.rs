@@ -15,7 +15,7 @@ use crate::tasks;
 use crate::upstream::tracked_tasks::TrackedTask;
 use crate::upstream::{Lease, Upstream};
 
-/// How long a task may live that we make for a client.
+/// How long a task that we make for a client may live.
 const TTL: Duration = Duration::from_hours(1);
 /// How long an upstream may take to answer about a task that no client waits for.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -30,7 +30,7 @@ pub(super) fn is_required(call: &Call, greeting: &Greeting) -> bool {
     declared && support.is_some_and(|support| support.as_bytes() == b"\"required\"")
 }
 
-/// Makes the task. The client gets it, if it knows tasks; else it gets the result once that is there.
+/// Makes the task. A client that knows tasks gets the task; any other gets the result once it is there.
 pub(super) async fn run(call: &Call, lease: &Arc<Lease>, params: Raw) -> Answer {
     let link = lease.link();
     let ttl = u64::try_from(TTL.as_millis()).unwrap_or(u64::MAX);
@@ -93,7 +93,7 @@ fn known_as(id: &str, task: &Raw) -> Raw {
     task.with("taskId", &Raw::from_serialize(&id))
 }
 
-/// Its id at the upstream, and what is held of it.
+/// The task's id at the upstream, and the tracked task if there is one.
 fn held_by(call: &Call) -> Result<(String, Option<Arc<TrackedTask>>), CallError> {
     if !tasks::declared(&call.origin) {
         return Err(tasks::undeclared());
@@ -111,7 +111,7 @@ fn held_by(call: &Call) -> Result<(String, Option<Arc<TrackedTask>>), CallError>
 /// `tasks/get`: the status of the task, with its result or its questions.
 pub(super) async fn get(call: &Call, link: &Arc<dyn Link>) -> Answer {
     let (id, held) = held_by(call)?;
-    let printed = match held.as_deref().map(TrackedTask::status) {
+    let found = match held.as_deref().map(TrackedTask::status) {
         Some(TrackedStatus::Ended(task, outcome)) => with_outcome(&convert::task_from_legacy(&task), outcome),
         status_now => {
             let lease = held.as_ref().and_then(|held| held.lease());
@@ -128,12 +128,12 @@ pub(super) async fn get(call: &Call, link: &Arc<dyn Link>) -> Answer {
             }
         }
     };
-    let printed = match &held {
-        Some(held) => known_as(held.shown_id(), &printed),
-        None => printed,
+    let found = match &held {
+        Some(held) => known_as(held.shown_id(), &found),
+        None => found,
     };
     let info = link.greeting().server_info.as_ref();
-    Ok(AnswerBody::ours(convert::result_from_legacy(&call.method, &printed, info)))
+    Ok(AnswerBody::ours(convert::result_from_legacy(&call.method, &found, info)))
 }
 
 /// A task from before the gateway was started: its questions cannot be received, its result can.
@@ -158,10 +158,10 @@ fn status(task: &Raw, status: &str) -> Raw {
 }
 
 fn is(task: &Raw, status: &str) -> bool {
-    task.member("status").and_then(|printed| printed.as_string()).is_some_and(|printed| printed == status)
+    task.member("status").and_then(|found| found.as_string()).is_some_and(|found| found == status)
 }
 
-/// A tool that failed has done its work all the same; only what never became a result is a failure.
+/// A failed tool result is a result; a task has failed only if there is no result at all.
 fn with_outcome(task: &Raw, outcome: Result<Raw, CallError>) -> Raw {
     match outcome {
         _ if is(task, "cancelled") => task.clone(),
@@ -173,7 +173,7 @@ fn with_outcome(task: &Raw, outcome: Result<Raw, CallError>) -> Raw {
     }
 }
 
-/// `tasks/update`: the client's answers to what the task asked.
+/// `tasks/update`: the client's answers to the task's questions.
 pub(super) fn update(call: &Call) -> Answer {
     let (id, held) = held_by(call)?;
     let held = held.ok_or_else(|| CallError::invalid_params(format!("task {id:?} asks nothing")))?;
@@ -182,7 +182,7 @@ pub(super) fn update(call: &Call) -> Answer {
     Ok(acknowledged())
 }
 
-/// `tasks/cancel`: to cancel what is over is no mistake.
+/// `tasks/cancel`: cancelling a task that is over is no error.
 pub(super) async fn cancel(call: &Call, link: &Arc<dyn Link>) -> Answer {
     let (id, held) = held_by(call)?;
     let lease = held.as_ref().and_then(|held| held.lease());
@@ -201,7 +201,7 @@ fn acknowledged() -> AnswerBody {
     AnswerBody::ours(json!({ "resultType": "complete" }).into())
 }
 
-/// Cancels a task whose client went away before its result was there.
+/// Cancels a task whose client disconnected before the result was there.
 pub(super) struct CancelOnDrop {
     upstream: Arc<Upstream>,
     link: Arc<dyn Link>,

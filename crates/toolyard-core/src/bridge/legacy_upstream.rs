@@ -71,7 +71,7 @@ fn finished(method: &Method, link: &dyn Link, answer: Answer) -> Answer {
     }
 }
 
-/// Asks the user to visit every page that the error names; only if all agree is it worth going on.
+/// Asks the user to visit every page that the error names; fails unless the user agrees to all.
 async fn visit(error: &CallError, peer: &Peer) -> Result<(), CallError> {
     let pages = pages(error);
     if pages.is_empty() {
@@ -94,12 +94,12 @@ async fn visit(error: &CallError, peer: &Peer) -> Result<(), CallError> {
     Ok(())
 }
 
-/// Whether an error sends the user to a page, in the words of the one revision that has such an error.
+/// Whether an error sends the user to a page, in the form of the one revision that has such an error.
 pub(super) fn sends_to_page(error: &CallError) -> bool {
     error.code() == VISIT_REQUIRED
 }
 
-/// The same for a client that cannot be asked to show a page: its user may go there all the same.
+/// The same error for a client that cannot be asked to show a page: the text names the page, so the user can go there.
 pub(super) fn in_words(error: &CallError) -> CallError {
     let urls: Vec<String> = pages(error).iter().filter_map(|page| page.member("url")?.as_string()).collect();
     if urls.is_empty() {

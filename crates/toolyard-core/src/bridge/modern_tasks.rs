@@ -1,5 +1,5 @@
-//! Tools of a modern upstream that run only as tasks, for a client that knows none: the gateway asks after the
-//! task until it is done, puts its questions to the client, and gives the result.
+//! Tools of a modern upstream that run only as tasks, for a client that knows none: the gateway polls the task until it
+//! is done, puts its questions to the client, and returns the result.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -74,8 +74,8 @@ pub(super) fn outcome(task: &Raw, status: &str, link: &Arc<dyn Link>) -> Answer 
 }
 
 pub(super) fn pace(task: &Raw) -> Duration {
-    let printed = task.member("pollIntervalMs").and_then(|pace| pace.read().ok());
-    printed.map_or(POLL, Duration::from_millis).clamp(SHORTEST_POLL, LONGEST_POLL)
+    let wanted = task.member("pollIntervalMs").and_then(|pace| pace.read().ok());
+    wanted.map_or(POLL, Duration::from_millis).clamp(SHORTEST_POLL, LONGEST_POLL)
 }
 
 pub(super) fn about(call: &Call, method: Method, task: &str, answers: Option<&Raw>) -> LinkRequest {

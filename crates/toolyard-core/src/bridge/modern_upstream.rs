@@ -43,7 +43,7 @@ pub(super) async fn converse(call: Call, lease: &Arc<Lease>) -> Answer {
     }
 }
 
-/// Until there is a result, or a task.
+/// Repeats the call with the client's answers until there is a result, or a task.
 async fn rounds(call: &Call, link: &Arc<dyn Link>, base: &Raw) -> Answer {
     let (mut params, peer) = (base.clone(), monotonic(&call.peer));
     for round in 0..MOST_ROUNDS {
@@ -67,7 +67,7 @@ fn round_of(call: &Call, round: u32, params: Raw) -> LinkRequest {
     request.with_headers(headers).numbered(call.trace.call, call.parent.clone())
 }
 
-/// Asks everything at once and gives the parameters of the next round.
+/// Asks everything at once and returns the parameters of the next round.
 async fn next_round(base: &Raw, result: &Raw, peer: &Peer) -> Result<Raw, CallError> {
     let questions = questions(result);
     if questions.is_empty() {
@@ -103,7 +103,7 @@ pub(super) async fn answers_to(questions: Vec<(String, Ask)>, peer: &Peer) -> Re
     Ok(responses)
 }
 
-/// There is no way to tell an upstream that a question failed, save for a form that was cancelled.
+/// A failed question cannot be reported to the upstream, except as a form that was cancelled.
 async fn answer_to(ask: Ask, peer: &Peer) -> Result<Raw, CallError> {
     let method = ask.method.clone();
     match peer.ask(ask).await {

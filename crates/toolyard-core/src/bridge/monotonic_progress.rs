@@ -1,4 +1,4 @@
-//! Progress of a call that is made of several: each may report from the start, and to its client it only rises.
+//! Progress of a call that consists of several: each may report from zero, but the client sees progress only rise.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -19,8 +19,10 @@ struct Monotonic {
 impl Monotonic {
     /// Whether this is an increase; a notification without a number is passed on.
     fn rises(&self, notification: &Notification) -> bool {
-        let printed = notification.params.as_ref().and_then(|params| params.member("progress")?.read().ok());
-        let Some(progress) = printed.filter(|_| notification.method == Method::PROGRESS) else { return true };
+        let progress = notification.params.as_ref().and_then(|params| params.member("progress")?.read().ok());
+        let Some(progress) = progress.filter(|_| notification.method == Method::PROGRESS) else {
+            return true;
+        };
         let mut highest = self.highest.lock().unwrap_or_else(PoisonError::into_inner);
         let rises = progress > *highest;
         *highest = highest.max(progress);

@@ -44,7 +44,7 @@ impl ListKind {
         }
     }
 
-    /// One entry of it, as a list of many upstreams can hold it.
+    /// One entry of it, in the form for lists of many upstreams.
     fn fit(self, raw: &Raw) -> Fit {
         match self {
             Self::Tools => fit::tool(raw),
@@ -54,7 +54,7 @@ impl ListKind {
         }
     }
 
-    /// What one entry of it is called.
+    /// The word for one entry of it.
     fn entry(self) -> &'static str {
         match self {
             Self::Tools => "tool",
@@ -109,17 +109,17 @@ pub struct CacheHints {
 }
 
 impl CacheHints {
-    /// Of an upstream that should have stated it and did not: the list must not be kept or shared.
+    /// Of an upstream that should have stated how long and did not: the list must not be kept or shared.
     pub const UNKNOWN: Self = Self { ttl_ms: Some(0), is_private: true };
 
-    /// What holds for several pages or lists together.
+    /// The stricter of two, for several pages or lists together.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         let ttl_ms = [self.ttl_ms, other.ttl_ms].into_iter().flatten().min();
         Self { ttl_ms, is_private: self.is_private || other.is_private }
     }
 
-    /// As the result of a list has them.
+    /// The hints in the result of a list.
     pub fn of(result: &Raw, has_stamps: bool) -> Self {
         if !has_stamps {
             return Self::default();
@@ -174,7 +174,7 @@ impl Definitions {
         }
     }
 
-    /// The same for another upstream that takes this one's place, until that one has been read. Which revision it
+    /// The same for an upstream that replaces this one, until its own lists have been read. Which revision it
     /// speaks is not known, so it is probed.
     pub(crate) fn borrowed(&self) -> Arc<Self> {
         let mut borrowed = self.clone();
@@ -182,7 +182,7 @@ impl Definitions {
         Arc::new(borrowed)
     }
 
-    /// As the upstream reported it.
+    /// As the upstream listed it.
     pub fn list(&self, kind: ListKind) -> &[Raw] {
         &self.lists[kind.index()].entries
     }
@@ -252,7 +252,7 @@ impl Definitions {
         self.lists[kind.index()].meta.as_ref()
     }
 
-    /// Whether a list is what was read.
+    /// Whether a list equals what was read.
     pub(crate) fn is_list(&self, kind: ListKind, read: &ListRead) -> bool {
         let List { entries, hints, meta, .. } = &*self.lists[kind.index()];
         *entries == read.entries && *hints == read.hints && *meta == read.meta

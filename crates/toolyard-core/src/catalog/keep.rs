@@ -39,7 +39,7 @@ pub(crate) struct Catalog {
     making: Mutex<()>,
     /// Snapshots that were replaced and may still be in use.
     replaced: Mutex<Vec<Arc<Snapshot>>>,
-    /// How often a snapshot was asked for, and which of these requests the current one answers.
+    /// The number of requests for a snapshot, and the number up to which the current snapshot answers them.
     asked: AtomicU64,
     answered: watch::Sender<u64>,
     wanted: Notify,
@@ -70,7 +70,7 @@ impl Catalog {
         self.rules.load_full()
     }
 
-    /// Uses other rules from now on. They show at once, or a moment later where another change is being made.
+    /// Replaces the rules. They show at once, or a moment later if another change is being made.
     pub(crate) fn replace(&self, rules: Views) {
         self.rules.store(Arc::new(rules));
         if let Ok(making) = self.making.try_lock() {
@@ -103,7 +103,7 @@ impl Catalog {
         })
     }
 
-    /// Whether the gateway has only just begun.
+    /// Whether the gateway has just been started.
     pub(crate) fn is_new(&self) -> bool {
         Instant::now() < self.first_list
     }
@@ -133,7 +133,7 @@ impl Catalog {
     }
 
     /// The same for a session of the hub view that was connected to an instance before a restart.
-    pub(crate) async fn first_word_of_instance(&self, origin: &Origin) {
+    pub(crate) async fn first_list_of_instance(&self, origin: &Origin) {
         let instance = || {
             let id = self.rules().hub.target(&origin.client)?;
             self.rules().upstreams.iter().find(|upstream| *upstream.id() == id).cloned()
@@ -248,7 +248,7 @@ impl Catalog {
     }
 }
 
-/// Logs what of new definitions clients do not get.
+/// Logs which of the new definitions clients do not get, and why.
 fn log_faults(before: &Snapshot, next: &Snapshot) {
     let known: HashSet<*const Definitions> =
         before.parts().iter().map(|part| Arc::as_ptr(&part.definitions)).collect();
@@ -264,11 +264,11 @@ fn log_faults(before: &Snapshot, next: &Snapshot) {
 pub(crate) struct Change {
     pub(crate) upstream: UpstreamId,
     pub(crate) kind: ListKind,
-    /// The list is as it was, but its upstream goes by another name: only profiles ask for that.
+    /// The list is unchanged, but its upstream has another name: that concerns only profiles.
     pub(crate) is_in_name_only: bool,
 }
 
-/// What clients see differently, part by part; parts that are the same are not looked into.
+/// What clients see differently, part by part; unchanged parts are skipped.
 fn differences(old: &Snapshot, new: &Snapshot) -> Vec<Change> {
     fn by_id(snapshot: &Snapshot) -> HashMap<&UpstreamId, &Arc<Part>> {
         let listed = snapshot.parts().iter().filter(|part| part.listed);

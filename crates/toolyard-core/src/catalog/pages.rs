@@ -30,7 +30,7 @@ const MANY: usize = 200;
 /// Whether a class of principals does not see something.
 type Hidden = Arc<dyn Fn(&Target<'_>) -> bool + Send + Sync>;
 
-/// What a class of principals sees of a view.
+/// The part of a view that a class of principals sees.
 #[derive(Clone, Default)]
 pub(crate) struct Visibility {
     /// Equal for principals that see the same.
@@ -46,7 +46,7 @@ impl Visibility {
         Self { class, hidden: Some(Arc::new(hidden)), is_private: true }
     }
 
-    /// What a principal sees that had to prove who it is.
+    /// For a principal that had to authenticate.
     pub(crate) fn private(self) -> Self {
         Self { is_private: true, ..self }
     }
@@ -172,7 +172,7 @@ impl Pages {
         page.bytes.clone()
     }
 
-    /// Lets go of what is too much.
+    /// Drops the least recently used pages beyond the limit.
     fn trim(&self) {
         let mut kept = self.kept();
         let size = |page: &KeptPage| page.bytes.get().map_or(0, Raw::len);
@@ -184,7 +184,7 @@ impl Pages {
         }
     }
 
-    /// Only these views are left.
+    /// Drops the pages of all other views.
     pub(super) fn keep_only(&self, views: &HashSet<u64>) {
         let mut kept = self.kept();
         let gone: Vec<KeptPage> =

@@ -1,4 +1,4 @@
-//! Parameters that travel in headers too: a schema marks them with `x-mcp-header`, and then header and body
+//! Parameters that are also sent in headers: a schema marks them with `x-mcp-header`, and then header and body
 //! must agree.
 
 use std::iter;
@@ -38,7 +38,7 @@ impl ParamHeaders {
         Self(found)
     }
 
-    /// Whether what a client sent in headers is what it sent in the body.
+    /// Whether the headers that a client sent agree with the body.
     pub(crate) fn check(&self, sent: Option<&HeaderMap>, params: &Raw) -> Result<(), CallError> {
         for header in &self.0 {
             let sent = sent.and_then(|sent| sent.get(&header.name));
@@ -88,7 +88,7 @@ impl ParamHeader {
     }
 }
 
-/// Only what is reached through `properties` alone counts.
+/// Only what can be reached through `properties` alone counts.
 fn collect(schema: &Value, path: &mut Vec<String>, found: &mut Vec<ParamHeader>) {
     let Some(properties) = schema["properties"].as_object() else { return };
     for (key, property) in properties {
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_marked_parameter_must_not_stand_there_twice() {
+    fn a_marked_parameter_must_not_be_duplicated() {
         let tool = r#"{"inputSchema":{"properties":{"region":{"type":"string","x-mcp-header":"Region"}}}}"#;
         let headers = ParamHeaders::of(&Raw::parse(tool).unwrap());
         let sent = HeaderMap::from_iter([(

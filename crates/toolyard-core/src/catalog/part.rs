@@ -29,7 +29,7 @@ pub(crate) struct Part {
     pub(crate) listed: bool,
     /// Offered by the gateway itself.
     pub(crate) built_in: bool,
-    /// As its policy was when the part was made; the chains of its entries follow from it.
+    /// From its policy when the part was made; the chains of its entries follow from it.
     pub(super) timeouts: Timeouts,
     pub(crate) definitions: Arc<Definitions>,
     pub(super) offer: Arc<Offer>,
@@ -70,7 +70,7 @@ impl Entries {
 
 impl Part {
     /// The part of an upstream as it is now: `before` itself if nothing has changed, and otherwise with as much of
-    /// it as still holds. `None` while the upstream has reported nothing.
+    /// it as is unchanged. `None` while the upstream's definitions are unknown.
     pub(super) fn now(
         upstream: &Arc<Upstream>,
         style: NameStyle,

@@ -27,7 +27,7 @@ pub(crate) struct Views {
     pub(crate) lean: Vec<Pattern>,
     /// All upstreams, also those that have sent nothing yet.
     pub(crate) upstreams: Vec<Arc<Upstream>>,
-    /// Which instance each session of the hub view looks at; the same for as long as the gateway lives.
+    /// Which instance each session of the hub view is connected to; the same for as long as the gateway lives.
     pub(crate) hub: Arc<Hub>,
     /// Which steps the calls of each entry pass.
     pub(crate) steps: Arc<StepRules>,
@@ -123,7 +123,7 @@ impl Snapshot {
         connected.and_then(|instance| self.hubs.get(&instance)).or_else(|| self.view(&origin.view))
     }
 
-    /// Whether an upstream that a client has to do with has come, and this snapshot has no word of it yet.
+    /// Whether an upstream that concerns this client has been added, and this snapshot does not have it yet.
     pub(crate) fn awaits(&self, id: &UpstreamId, origin: &Origin) -> bool {
         let is_new = self.parts.iter().all(|part| part.upstream.id() != id);
         let is_meant =
@@ -142,7 +142,7 @@ impl Snapshot {
 }
 
 impl Views {
-    /// Whether views by these rules differ from those by `others` at most in their upstreams.
+    /// Whether these rules and `others` differ at most in their upstreams.
     fn shows_as(&self, others: &Self) -> bool {
         self.names == others.names
             && self.transparent == others.transparent

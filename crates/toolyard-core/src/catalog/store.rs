@@ -19,9 +19,9 @@ use super::{CacheHints, Definitions, ListKind, ListRead};
 #[derive(Debug)]
 pub(crate) struct Store {
     folder: PathBuf,
-    /// Counts what is to be saved, so that an older state never replaces a newer one.
+    /// Numbers the saves, so that an older state never replaces a newer one.
     saves: AtomicU64,
-    /// The last that was saved of each upstream. Held while a file is written.
+    /// The number of the last save of each upstream. Held while a file is written.
     saved: Mutex<HashMap<UpstreamId, u64>>,
 }
 
@@ -30,7 +30,7 @@ struct Stored {
     format: u32,
     fingerprint: String,
     revision: String,
-    /// Whether the revision was taken from silence.
+    /// Whether the revision was inferred from silence.
     #[serde(default)]
     guessed: bool,
     greeting: Raw,
@@ -117,7 +117,7 @@ impl Store {
         }
     }
 
-    /// Written beside and renamed, so that a file is whole or not there.
+    /// Written to a temporary file and renamed, so that a file is whole or absent.
     fn write(&self, id: &UpstreamId, stored: &Stored) -> io::Result<()> {
         let path = self.path(id);
         let beside = path.with_extension("new");

@@ -1,5 +1,5 @@
-//! Snapshots that follow one another: what stays is the same by pointer, and what was changed by deltas is what would
-//! have been made from the start.
+//! Snapshots that follow one another: unchanged parts are the same by pointer, and a snapshot that was changed by
+//! deltas equals one that was made from the start.
 
 use std::sync::Arc;
 

@@ -40,7 +40,7 @@ pub(crate) enum Shape {
 pub(crate) struct ViewCatalog {
     /// Never used twice: prepared lists belong to one view at one time.
     pub(super) id: u64,
-    /// The upstream that this view shows as if clients spoke to it directly.
+    /// The upstream that this view shows as if clients were connected to it directly.
     /// In the hub view, the instance beside the hub's own tools.
     pub(crate) alone: Option<Arc<Upstream>>,
     pub(crate) is_hub: bool,
@@ -88,18 +88,18 @@ impl ViewCatalog {
         self.findable.get().is_none()
     }
 
-    /// Whether entries have names that tell whose they are.
+    /// Whether the names of entries show their upstream.
     pub(crate) fn is_namespaced(&self) -> bool {
         self.names.is_some()
     }
 
-    /// Whether entries are as their upstream defined them, to the byte. Elsewhere an entry that clients would refuse,
-    /// and the whole list with it, must not be beside others.
+    /// Whether entries are as their upstream defined them, to the byte. In other views, an entry that clients
+    /// would refuse is left out, since they would refuse the whole list.
     pub(super) fn is_transparent(&self) -> bool {
         self.alone.is_some() && !self.is_hub
     }
 
-    /// The upstreams in it that have reported what they offer.
+    /// The upstreams in it whose definitions are known.
     pub(crate) fn upstreams(&self) -> impl Iterator<Item = &Arc<Upstream>> {
         let own = self.hub.iter().map(|hub| &hub.part.upstream);
         let is_there =

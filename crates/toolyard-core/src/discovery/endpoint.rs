@@ -11,7 +11,7 @@ use toolyard_model::local::LONGEST_PATH;
 
 use super::port::{Holder, holder};
 
-/// What .NET puts in front of a pipe's name to make a socket in the temp directory of it.
+/// The prefix by which .NET makes a pipe's name a socket in the temp directory.
 const PIPE: &str = "CoreFxPipe_";
 
 /// An address that was checked.
@@ -75,7 +75,7 @@ impl Endpoint {
         }
     }
 
-    /// The same for two endpoints that lead to the same listener, whatever is spoken there.
+    /// Equal for two endpoints that lead to the same listener, whatever the protocol is.
     pub fn listener(&self) -> String {
         match (self, self.place()) {
             (_, Some((host, port))) => format!("{}:{port}", name_of(&host)),
@@ -86,7 +86,7 @@ impl Endpoint {
     }
 
     /// Whether a listener at this address is reached through the other one.
-    pub fn is_met_at(&self, other: &Self) -> bool {
+    pub fn is_reached_at(&self, other: &Self) -> bool {
         let is_everywhere = |host: &str| addresses_of(host).first().is_some_and(IpAddr::is_unspecified);
         match (self.place(), other.place()) {
             (Some((host, port)), Some((_, at))) if is_everywhere(&host) => port == at && other.is_local(),
@@ -124,7 +124,7 @@ impl Endpoint {
         if let Self::Http(url) = self { Some(url.clone()) } else { None }
     }
 
-    /// Who listens there now, as far as that can be seen without a word to them. Looks at files.
+    /// Which user listens there now, as far as that can be seen without connecting. Reads files.
     pub(crate) fn holder(&self) -> Holder {
         match self {
             Self::Local(path) => holder_of_file(path),
@@ -142,7 +142,7 @@ impl Endpoint {
     }
 }
 
-/// Whose it is shows when it is opened.
+/// Its owner shows when it is opened.
 fn holder_of_file(path: &Path) -> Holder {
     if path.symlink_metadata().is_ok() { Holder::Unknown } else { Holder::None }
 }
@@ -163,7 +163,7 @@ fn parse_tcp(rest: &str) -> Option<Endpoint> {
     is_good.then(|| Endpoint::Tcp(address.to_owned()))
 }
 
-/// Without a path it is `/mcp`, where everybody serves it.
+/// Without a path it is `/mcp`, the usual one.
 fn parse_http(text: &str) -> Option<Endpoint> {
     let url = text.parse::<Uri>().ok()?;
     let authority = url.authority()?;
@@ -272,10 +272,10 @@ mod tests {
     }
 
     #[test]
-    fn who_listens_at_all_addresses_is_met_at_each_of_this_machine() {
+    fn a_listener_at_all_addresses_is_reached_at_each_of_this_machine() {
         let meets = |own: &str, other: &str| {
             let [own, other] = [own, other].map(|text| Endpoint::parse(text).unwrap());
-            own.is_met_at(&other)
+            own.is_reached_at(&other)
         };
         for own in ["http://0.0.0.0:1", "tcp://[::]:1"] {
             for other in ["tcp://localhost:1", "http://127.0.0.1:1", "tcp://[::1]:1", "tcp://127.0.0.2:1"] {

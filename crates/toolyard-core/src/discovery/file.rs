@@ -23,7 +23,7 @@ pub struct Instance {
     pub directory: String,
     /// Always there without an `endpoint`.
     pub port: Option<u16>,
-    /// Where it listens, where that is not MCP over HTTP at the port.
+    /// Where it listens, if that is not MCP over HTTP at the port.
     pub endpoint: Option<Endpoint>,
     pub pid: Option<u32>,
     /// As in the file; without it there, whether there is one in the directory.
@@ -114,7 +114,7 @@ impl Instance {
         seconds(self.started.as_deref()?)
     }
 
-    /// The reported data, under the keys of both forms.
+    /// The data that is shown to clients, under the keys of both forms.
     pub fn about(&self) -> Value {
         json!({
             "id": self.own_id, "name": self.name, "directory": self.directory, "path": self.directory,
@@ -124,7 +124,7 @@ impl Instance {
     }
 }
 
-/// A file is a hint, and hints lead nowhere else.
+/// A file is only a hint, and a hint may lead only to this machine.
 fn own_endpoint(text: &str) -> Result<Endpoint, NotAnInstance> {
     let endpoint = Endpoint::parse(text).map_err(|error| NotAnInstance::Endpoint(error.to_string()))?;
     let is_local = endpoint.is_local();

@@ -35,18 +35,18 @@ pub struct Instances {
     watch: Watch,
 }
 
-/// A file, and what became of it.
+/// A file, and how it is used.
 #[derive(Debug)]
 struct Seen {
     stamp: Stamp,
     found: Option<(Instance, Arc<Upstream>)>,
-    /// Why it is not used, where it is not.
+    /// Why it is not used, if it is not.
     why_not: Option<String>,
     /// Because another upstream has its id.
     is_taken: bool,
 }
 
-/// A file as it is now; read only where that is news.
+/// A file as it is now; read only if it has changed.
 struct Surveyed {
     path: PathBuf,
     stamp: Stamp,
@@ -220,7 +220,7 @@ impl Seen {
 
 type Stamp = (SystemTime, u64);
 
-/// Of a file that is to be looked at again, whatever it is like.
+/// The stamp of a file that must be read again in any case.
 const NEVER: Stamp = (SystemTime::UNIX_EPOCH, u64::MAX);
 
 fn survey(folders: &[PathBuf], known: &HashMap<PathBuf, Stamp>) -> Vec<Surveyed> {

@@ -10,7 +10,7 @@ const LISTENS: &str = "0A";
 /// The administrator has all rights anyway. Programs that forward ports into containers run as this user.
 const ROOT: u32 = 0;
 
-/// Who listens at a port, at one of some addresses or at all that there are.
+/// Which user listens at a port, at one of some addresses or at all of this machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Holder {
     /// Our own user, or the administrator.
@@ -22,7 +22,7 @@ pub(crate) enum Holder {
     Unknown,
 }
 
-/// Looks now. Reads files, so not for threads that carry calls.
+/// Looks now. Reads files, so it must not run on threads that carry calls.
 pub(crate) fn holder(addresses: &[IpAddr], port: u16) -> Holder {
     let Some(own) = own_user() else { return Holder::Unknown };
     let tables: Vec<String> = TABLES.iter().filter_map(|path| std::fs::read_to_string(path).ok()).collect();
@@ -124,13 +124,13 @@ mod tests {
         }
         check("localhost", &[(local, "0A", 1000), (&local6, "0A", 1001)], Holder::Other);
         check("localhost", &[("0100007F:13ED", "0A", 1001)], Holder::None);
-        // An address of the network is not where hints lead.
+        // Hints never lead to addresses of the network.
         check("localhost", &[("0100000A:13EC", "0A", 1001)], Holder::None);
         check("localhost", &[("nonsense", "0A", 1001), ("", "", 0)], Holder::None);
     }
 
     #[test]
-    fn who_has_the_port_at_another_address_of_this_machine_does_not_count() {
+    fn a_listener_at_another_address_of_this_machine_does_not_count() {
         let (first, second, local6) = ("0100007F:13EC", "0200007F:13EC", "0".repeat(24) + "01000000:13EC");
         check("127.0.0.1", &[(first, "0A", 1000), (second, "0A", 1001)], Holder::Ours);
         check("127.0.0.1", &[(first, "0A", 1000), (&local6, "0A", 1001)], Holder::Ours);

@@ -13,10 +13,10 @@ use toolyard_proto::name::{UpstreamId, sanitize_upstream_id};
 
 use super::Endpoint;
 
-/// The variables, as pairs of where and who; an earlier pair wins.
+/// The variables, as pairs of endpoint and app id; an earlier pair wins.
 pub const VARIABLES: [(&str, &str); 2] =
     [("TOOLYARD_ENDPOINT", "TOOLYARD_APP_ID"), ("AVALONIA_MCP_ENDPOINT", "AVALONIA_MCP_APP_ID")];
-/// No more of an environment is looked at.
+/// How much of an environment is read.
 const LONGEST: u64 = 1024 * 1024;
 
 /// Looks at processes, and remembers those that it has looked at.
@@ -34,14 +34,14 @@ pub struct Hint {
     pub id: UpstreamId,
     pub endpoint: Endpoint,
     pub pid: u32,
-    /// Since when, in ticks of the system: with the number it is a process and no later one.
+    /// Its start time in ticks of the system, which distinguishes it from a later process of the same number.
     pub started: u64,
 }
 
 /// What one look showed.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Look {
-    /// One for each endpoint and each id, of the process that is the oldest.
+    /// One for each endpoint and each id, from the oldest process.
     pub hints: Vec<Hint>,
     /// Processes whose hint is not used, with the reason.
     pub skipped: Vec<(u32, String)>,
@@ -70,7 +70,7 @@ enum Environment {
 struct Stat {
     parent: u32,
     started: u64,
-    /// Where its environment lies: elsewhere after it has become another program.
+    /// The address of its environment, which differs after it has become another program.
     environment: (u64, u64),
 }
 
@@ -132,7 +132,7 @@ impl Processes {
         look
     }
 
-    /// Brings what is known up to date; gives how many environments were read.
+    /// Brings what is known up to date; returns how many environments were read.
     fn refresh(&mut self) -> usize {
         let stats = self.stats();
         self.known.retain(|pid, known| stats.get(pid) == Some(&known.stat));
@@ -242,7 +242,7 @@ fn id_of(endpoint: &Endpoint) -> UpstreamId {
         Endpoint::Pipe(name) => name.clone(),
         Endpoint::Tcp(_) | Endpoint::Http(_) => {
             let listener = endpoint.listener();
-            // Of the names of this machine, the first goes without saying.
+            // The usual name of this machine is left out.
             format!("app-{}", listener.strip_prefix("localhost:").unwrap_or(&listener))
         }
     };

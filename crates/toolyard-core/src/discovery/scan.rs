@@ -12,7 +12,7 @@ use crate::apps::Source;
 use crate::upstream::Upstream;
 use crate::upstream::state::Phase;
 
-/// Why a listener needs no hint: it is our own, or the config names it.
+/// Why a listener needs no hint: it is the gateway's own, or the config names it.
 pub type WhyKnown = Arc<dyn Fn(&Endpoint) -> Option<String> + Send + Sync>;
 
 pub struct Scan {

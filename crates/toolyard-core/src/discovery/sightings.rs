@@ -11,11 +11,11 @@ use crate::report::at;
 /// How many things that were left out are reported; the rest are counted.
 const MOST: usize = 100;
 
-/// The last report of each way. Cheap to clone.
+/// The last report of each kind of discovery. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub struct Sightings(Arc<Mutex<BTreeMap<Way, Report>>>);
 
-/// A way of looking.
+/// A kind of discovery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Way {
     /// Endpoints of the config.
@@ -36,7 +36,7 @@ impl Way {
     }
 }
 
-/// What one way saw when it last looked.
+/// What one kind of discovery found when it last looked.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
     /// Where it looks: folders, names of variables, keys.
@@ -77,7 +77,7 @@ impl Report {
 }
 
 impl Sightings {
-    /// What each way of looking has seen, as `toolyard doctor` reads it.
+    /// What each kind of discovery has found, as `toolyard doctor` reads it.
     pub fn to_json(&self) -> Value {
         let way = |(way, report): (Way, Report)| {
             let found = report
@@ -102,7 +102,7 @@ impl Sightings {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(way, report);
     }
 
-    /// Of every way that is looked by.
+    /// The reports of the kinds that are used.
     pub fn reports(&self) -> Vec<(Way, Report)> {
         let reports = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         reports.iter().map(|(way, report)| (*way, report.clone())).collect()

@@ -14,7 +14,7 @@ use linux::Notices;
 /// How long a wait is at most where the system reports changes, and where it does not.
 const REPORTED: Duration = Duration::from_secs(2);
 const UNREPORTED: Duration = Duration::from_millis(50);
-/// Changes come in bursts: this much later, most of one is over.
+/// Changes come in bursts: after this time, most bursts are over.
 const SETTLE: Duration = Duration::from_millis(25);
 
 #[derive(Debug)]

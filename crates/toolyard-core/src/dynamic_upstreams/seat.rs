@@ -1,4 +1,4 @@
-//! The seat of an upstream that comes to us: its links are handed over, not made.
+//! The seat of an upstream that connects to the gateway: its links are handed over, not opened.
 
 use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};

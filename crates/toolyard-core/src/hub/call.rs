@@ -1,5 +1,5 @@
-//! Where `instances_call` leads: the same request under the name of the instance's tool. From there on it is
-//! a call like any other, with the steps, the progress and the cancel of that tool, and its answer as it is.
+//! What `instances_call` calls: the same request under the name of the instance's tool. From there on it is
+//! a call like any other, with the steps, the progress and the cancel of that tool, and its unchanged answer.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use super::{HOW, find, needed, own_id, refused, silent, text};
 use crate::catalog::{Entry, Snapshot, ViewCatalog, ViewEntry, Visibility};
 use crate::upstream::Upstream;
 
-/// What the request is now, and the tool it names.
+/// The inner request, and the tool it names.
 pub(crate) struct Led {
     pub(crate) request: Request,
     pub(crate) found: ViewEntry,
@@ -32,10 +32,10 @@ pub(crate) fn lead(snapshot: &Snapshot, request: &Request) -> Result<Led, CallEr
     if !inner.is_object() {
         return Err(refused(format!("`arguments` must be an object with what `{tool}` takes")));
     }
-    // The session has no way to ask after a task of an instance that it is not connected to.
+    // The session cannot poll a task of an instance that it is not connected to.
     let params =
         request.params.without(&["task"]).with("name", &found.entry.own_name_raw).with("arguments", &inner);
-    // Its headers were those of the outer call.
+    // The headers belong to the outer call.
     let request = Request { params: params.into(), headers: None, relay: false, ..request.clone() };
     Ok(Led { request, found })
 }
@@ -75,7 +75,7 @@ fn redeemed(snapshot: &Snapshot, request: &Request, handle: &str) -> Result<Arc<
     })
 }
 
-/// A tool of the instance, as far as the caller's own view shows it: a profile hides what it hides.
+/// A tool of the instance, if the caller's own view shows it: a profile may hide it.
 fn tool_of(
     snapshot: &Snapshot,
     request: &Request,

@@ -15,8 +15,8 @@ use crate::catalog::{Definitions, ListKind};
 use crate::levels;
 use crate::upstream::Upstream;
 
-/// How long an instance that has just been reached may take to say what it offers.
-const FIRST_WORD: Duration = Duration::from_secs(5);
+/// How long an instance that has just been connected may take to send its definitions.
+const FIRST_LIST_WITHIN: Duration = Duration::from_secs(5);
 
 /// How long the lists of an instance that announces no changes are waited for before it is shown as it was.
 const READ_AGAIN: Duration = Duration::from_secs(2);
@@ -127,7 +127,7 @@ impl Desk<'_> {
     }
 }
 
-/// Waits for a link, and for word of what there is behind it.
+/// Waits for a link, and for the definitions behind it.
 async fn reach(upstream: &Upstream) -> Result<(), CallError> {
     upstream.try_now().await;
     if let Err(error) = upstream.link().await {
@@ -135,7 +135,7 @@ async fn reach(upstream: &Upstream) -> Result<(), CallError> {
         return Err(error.with_reason(message));
     }
     // Definitions that arrive later are announced then.
-    let _ = tokio::time::timeout(FIRST_WORD, upstream.life.settled()).await;
+    let _ = tokio::time::timeout(FIRST_LIST_WITHIN, upstream.life.settled()).await;
     if upstream.life.is_unannounced() {
         let _ = tokio::time::timeout(READ_AGAIN, upstream.read_again()).await;
     }

@@ -14,7 +14,7 @@ use toolyard_proto::name::UpstreamId;
 
 use crate::keys::StateKeys;
 
-/// How long a handle is good without being used.
+/// How long an unused handle is valid.
 pub(super) const IDLE: Duration = Duration::from_hours(1);
 /// How old a handle of an earlier run may be: when it was last used is not known.
 const MAX_AGE: Duration = Duration::from_hours(24);
@@ -35,7 +35,7 @@ struct Handle {
     principal: Arc<str>,
     instance: UpstreamId,
     used: Instant,
-    /// Kept in mind so that it is not restored.
+    /// Remembered so that it is not restored.
     is_retracted: bool,
 }
 
@@ -78,7 +78,7 @@ impl Handles {
         key
     }
 
-    /// The instance that it leads to. To use it keeps it.
+    /// The instance that it refers to. Each use extends its life.
     pub(super) fn redeem(&self, key: &str, principal: &Principal, now: Instant) -> Option<UpstreamId> {
         let mut known = self.known();
         self.restore(&mut known, key, now);
@@ -211,7 +211,7 @@ mod tests {
         let end = now + Duration::from_mins(1);
         assert_eq!(handles.known().len(), MOST);
         assert_eq!(handles.redeem(&first, &ann, end), None);
-        // Those that are over go first.
+        // Expired ones go first.
         handles.issue(&ann, &shop(), now + 2 * IDLE);
         assert_eq!(handles.known().len(), 1);
     }

@@ -13,7 +13,7 @@ use crate::upstream::Upstream;
 use crate::upstream::state::{Change, Phase};
 
 impl Desk<'_> {
-    /// The text is the bare array, as clients of the instance hubs before this one read it; structured content must
+    /// The text is the bare array, as clients of earlier instance hubs read it; structured content must
     /// be an object.
     pub(super) fn list(&self) -> Reply {
         let rules = self.catalog.rules();
@@ -76,7 +76,7 @@ fn instance(upstream: &Upstream, hub: &Hub) -> Value {
     about
 }
 
-/// How one is.
+/// The health of one instance.
 fn health(upstream: &Upstream, hub: &Hub) -> Value {
     let state = upstream.state();
     let (described, known) = (upstream.described(), upstream.health());
@@ -112,12 +112,12 @@ fn time(time: SystemTime) -> String {
     rfc3339(time.duration_since(UNIX_EPOCH).unwrap_or_default())
 }
 
-/// To the microsecond.
+/// In milliseconds, to the microsecond.
 fn millis(length: Duration) -> f64 {
     (length.as_secs_f64() * 1e6).round() / 1e3
 }
 
-/// `1h2m3.5s`, as the instances that are replaced wrote it.
+/// `1h2m3.5s`, as earlier instance hubs wrote it.
 fn duration(length: Duration) -> String {
     let (seconds, millis) = (length.as_secs(), length.subsec_millis());
     if seconds == 0 {

@@ -1,4 +1,4 @@
-//! The form of what the tools about instances tell, as their output schemas say it.
+//! The output schemas of the tools about instances.
 
 use serde_json::{Value, json};
 
@@ -43,7 +43,7 @@ pub(super) fn health() -> Value {
     }))
 }
 
-/// One in which every field is always there.
+/// An object in which every field is always there.
 fn object(fields: &Value) -> Value {
     let required: Vec<&String> = fields.as_object().into_iter().flat_map(|fields| fields.keys()).collect();
     json!({ "type": "object", "properties": fields, "required": required })

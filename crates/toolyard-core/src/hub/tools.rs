@@ -1,5 +1,5 @@
 //! The tools about instances, as the hub view lists them and as `yard` does. They differ in what is
-//! remembered: a session of the hub view is connected, everybody else holds a handle.
+//! remembered: a session of the hub view is connected, all other clients hold a handle.
 
 use serde_json::{Value, json};
 use toolyard_proto::Raw;
@@ -12,7 +12,7 @@ pub(super) const DISCONNECT: &str = "instances_disconnect";
 pub(super) const HEALTH: &str = "instances_health";
 pub(super) const CALL: &str = "instances_call";
 
-/// The other name that each of these tools answers to.
+/// The other name of each of these tools.
 pub(crate) fn with_slash(name: &str) -> String {
     name.replacen('_', "/", 1)
 }

@@ -1,4 +1,4 @@
-//! An answer as far as it is kept: its beginning, its length and its digest. Filled while the answer passes.
+//! What is kept of an answer: its beginning, its length and its digest. Filled while the answer passes.
 
 use bytes::Bytes;
 use sha2::{Digest, Sha256};
@@ -6,14 +6,14 @@ use sha2::{Digest, Sha256};
 /// How much of an answer is kept.
 const LARGEST: usize = 64 * 1024;
 
-/// Takes what passes.
+/// Collects the pieces that pass.
 #[derive(Default)]
 pub(crate) struct Capture {
     /// An answer that came in one piece is kept without a copy.
     piece: Bytes,
     more: Vec<u8>,
     total: u64,
-    /// Only of an answer of which not all is kept.
+    /// Only for an answer that is not kept as a whole.
     hasher: Option<Sha256>,
 }
 

@@ -1,6 +1,6 @@
-//! A quick look at an answer. Nearly all say nothing of errors, and those need not be read.
+//! A quick look at an answer. Nearly all contain no sign of an error, and those need not be parsed.
 //!
-//! In a text a quote always has a backslash before it, so that what is found here are keys, of whatever depth.
+//! Within a string a quote always has a backslash before it, so what is found here are keys, at any depth.
 
 use std::sync::LazyLock;
 
@@ -28,7 +28,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_plainly_good_is_not_read() {
+    fn plainly_good_answers_are_not_parsed() {
         let check = |json: &str, failed: bool, error: bool| {
             assert_eq!(
                 (may_have_failed(json.as_bytes()), may_be_error(json.as_bytes())),

@@ -123,7 +123,7 @@ impl Distribution {
         }
     }
 
-    /// An upper estimate of a quantile, in microseconds; nothing if there were no calls.
+    /// An upper estimate of a quantile, in microseconds; `None` if there were no calls.
     pub fn quantile(&self, share: f64) -> Option<u64> {
         let count = self.count();
         #[expect(

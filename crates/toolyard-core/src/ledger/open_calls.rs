@@ -1,5 +1,5 @@
-//! The calls under way: what each asks for, how far it is, and a way for an operator to cancel it. Each call has a
-//! place of its own to write to, so that calls do not wait for each other here.
+//! The calls under way: what each asks for, how far it is, and a way for an operator to cancel it. Each call writes to
+//! a place of its own, so that calls do not wait for each other here.
 
 use std::fmt;
 use std::pin::Pin;
@@ -128,7 +128,7 @@ impl OpenCall {
         }
     }
 
-    /// Records what a step decided, for the page of this call. Steps that let a call pass as it is need not.
+    /// Records what a step decided, for the page of this call. A step that passes a call on unchanged need not.
     pub fn note(&self, step: &'static str, text: impl Into<String>) {
         let note = Note { step, text: text.into(), at: self.micros() };
         let mut notes = self.notes_mut();

@@ -1,4 +1,4 @@
-//! One call that has ended, and the line that the log has of it.
+//! One call that has ended, and its line in the log.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -106,19 +106,19 @@ impl Status {
         if let Self::ProtocolError(code) = self { Some(code) } else { None }
     }
 
-    /// Why it was refused or failed, in a word.
+    /// Why it was refused or failed, as one word.
     pub fn why(self) -> Option<&'static str> {
         if let Self::Refused(why) | Self::Failed(why) = self { Some(why) } else { None }
     }
 }
 
 impl Record {
-    /// Whether anybody reads what calls say.
+    /// Whether calls are logged.
     pub(crate) fn is_logged() -> bool {
         tracing::enabled!(target: "calls", tracing::Level::DEBUG)
     }
 
-    /// One line for one call. Not `info`: a person who reads along is not asked to read every call.
+    /// One line for one call. Not `info`: at that level, people should not have to read every call.
     pub(super) fn log(&self) {
         if !Self::is_logged() {
             return;
@@ -160,7 +160,7 @@ impl Record {
         })
     }
 
-    /// Which client it was, in a form that gives no access.
+    /// The client, in a form that gives no access.
     pub fn client_label(&self) -> String {
         label(&self.client)
     }
@@ -184,7 +184,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_results_own_word_makes_it_a_failure() {
+    fn only_a_results_own_flag_makes_it_a_failure() {
         let check = |result: &str, expected: Status| {
             let result = Raw::parse(result.to_owned()).unwrap();
             assert_eq!(Status::of_result(&Method::TOOLS_CALL, &result), expected, "{result:?}");

@@ -1,4 +1,4 @@
-//! The last calls. Each has a place of its own to write to, so that calls do not wait for each other here.
+//! The last calls. Each writes to a place of its own, so that calls do not wait for each other here.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};

@@ -1,4 +1,4 @@
-//! Counts that every call touches, so they are no locks.
+//! Counts that every call touches, so they are atomics without a lock.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;

@@ -42,7 +42,7 @@ enum Line {
 
 #[derive(Debug)]
 pub(crate) struct Verdict {
-    /// Nothing where the whole body is one message.
+    /// `None` if the whole body is one message.
     line: Option<Line>,
     depth: u32,
     /// The keys that lead here, of the first two levels.
@@ -72,7 +72,7 @@ impl Verdict {
         }
     }
 
-    /// The answer, if it has passed.
+    /// The status of the answer, if the answer has passed.
     pub(crate) fn answer(&self) -> Option<Status> {
         self.answer
     }
@@ -95,7 +95,7 @@ impl Verdict {
         }
     }
 
-    /// A message may stand in several lines; what is no data is passed over.
+    /// A message may span several lines; lines without data are skipped.
     fn in_line(&mut self, line: Line, byte: u8) {
         const DATA: &[u8] = b"data:";
         self.line = Some(match (line, byte) {

@@ -11,7 +11,7 @@ use crate::Scope;
 use crate::upstream::state::Phase;
 use crate::upstream::{Subscribed, Upstream};
 
-/// How often it is looked whether anybody still wants to know.
+/// How often to check whether a client still listens.
 const LOOK: Duration = Duration::from_secs(30);
 /// The least time between two attempts.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -86,7 +86,7 @@ impl Listeners {
                 return Err(Ended::ForGood);
             }
             if upstream.life.is_retired() {
-                // Without a successor it may come back yet, and then what was watched there is looked for.
+                // Without a successor it may still come back; then its former subscriptions are looked up.
                 upstream = upstream.life.successor().ok_or(Ended::MayComeBack)?;
             } else if matches!(error.kind, Kind::Unavailable | Kind::Unreachable | Kind::Lost | Kind::Timeout)
             {

@@ -44,7 +44,7 @@ impl AfterAck {
     }
 }
 
-/// Follows tasks until `scope` ends; gives the ids of those that are followed, as the client knows them.
+/// Follows tasks until `scope` ends; returns the ids of those that are followed, as the client knows them.
 pub(super) async fn follow_all(
     view: &Arc<ViewCatalog>,
     origin: &Arc<Origin>,

@@ -52,7 +52,7 @@ fn settle(shared: &Arc<Shared>, dispatched: Dispatched) -> BoxFuture<Answer> {
     }
 }
 
-/// Sends a call on that another node has recorded and put through its chain.
+/// Sends on a call that another node has recorded and put through its chain.
 fn relayed(shared: &Arc<Shared>, routed: Routed) -> BoxFuture<Answer> {
     let chain = shared.catalog.rules().steps.relayed();
     let (method, revision) = (routed.call.method.clone(), routed.call.origin.revision);

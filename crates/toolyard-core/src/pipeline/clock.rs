@@ -14,7 +14,7 @@ use crate::upstream::Upstream;
 
 /// An alarm that comes this late shows that this program was suspended, not the upstream.
 const LATE: Duration = Duration::from_millis(250);
-/// For an answer that came meanwhile to be read.
+/// Extra time to read an answer that arrived meanwhile.
 const MOMENT: Duration = Duration::from_secs(1);
 
 /// One call's clock. Times are milliseconds since its start.
@@ -202,7 +202,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_program_that_was_suspended_still_takes_an_answer_that_came_in_time() {
         let clock = Clock::start(SHORT);
-        // As if it had been stopped, and with it the alarm.
+        // As if the process had been stopped, and with it the alarm.
         tokio::time::advance(SHORT.idle * 3).await;
         let answer = async {
             tokio::time::sleep(MOMENT / 2).await;

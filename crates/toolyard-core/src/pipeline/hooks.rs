@@ -13,7 +13,7 @@ use super::{Call, Next, Step};
 use crate::ledger::{Mark, label};
 use crate::upstream::task_reviews::Review;
 
-/// The hooks of one tool. Two are equal if they have the same hooks, not hooks that are alike.
+/// The hooks of one tool. Two values are equal if they refer to the very same hooks.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ToolHooks {
     pub(super) before: Vec<Arc<Registered>>,
@@ -103,9 +103,9 @@ async fn around(hooks: Arc<ToolHooks>, mut call: Call, next: Next) -> Answer {
     }
 }
 
-/// The same for the result of a task, when it is fetched.
+/// The same review for the result of a task, when it is fetched.
 fn later(hooks: Arc<ToolHooks>, call: &Call, data: Value, notes: Vec<Note>) -> Review {
-    // A task outlives its call, which must not be held by it.
+    // A task outlives its call, so it must not hold the call.
     let call = Call { peer: Peer::none(), deadline: None, approval: None, open: None, ..call.clone() };
     let kept = Arc::new((hooks, call, data, notes));
     Arc::new(move |result| {
@@ -153,7 +153,7 @@ fn event(point: Point, call: &Call, data: Value) -> Event {
     Event::new(point, call.entry.as_ref().map(|entry| entry.canonical.clone()), data)
 }
 
-/// Other arguments are in the headers that the upstream may want, too.
+/// Changed arguments also change the headers that the upstream may require.
 fn put_arguments(call: &mut Call, arguments: &Value) {
     call.params = call.params.with("arguments", &Raw::from_serialize(arguments)).into();
     call.headers = call.entry.as_ref().and_then(|entry| entry.headers().made(&call.params));
@@ -164,7 +164,7 @@ fn blocked(call: &Call, what: &str, block: &Block) -> CallError {
     CallError::blocked(message).at(call.upstream.name())
 }
 
-/// Notes are a text of their own each, for the model, and in `_meta`, for programs.
+/// Each note is a text of its own, for the model, and is in `_meta`, for programs.
 fn with_notes(result: &Raw, notes: &[Note]) -> Raw {
     let mut value: Value = result.read().unwrap_or_default();
     let texts =

@@ -1,4 +1,4 @@
-//! Lets only so many calls run at once or start in a time; the others wait their turn, fair by client and bounded.
+//! Limits how many calls run at once or start within a time; the others wait their turn, in a fair and bounded queue.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -60,7 +60,7 @@ impl Per {
     }
 }
 
-/// The limits in use. A limit whose settings a reload does not change goes on counting.
+/// The limits in use. A limit whose settings are unchanged after a reload continues to count.
 #[derive(Debug, Default)]
 pub(super) struct Limiters(Mutex<HashMap<LimitPlan, Weak<Keyed>>>);
 
@@ -128,8 +128,8 @@ impl Shared {
     }
 }
 
-/// Reports to the client where its call is in the queue, if it asked for progress. Waiting for a turn is no silence of the
-/// upstream, so the idle time starts again.
+/// Reports to the client where its call is in the queue, if it asked for progress. While a call waits for its turn, the
+/// upstream is not silent, so the idle time starts again.
 fn report_place(call: &Call, ahead: usize, reports: u32) {
     if let Some(clock) = &call.deadline {
         clock.touch();
@@ -147,7 +147,7 @@ fn report_place(call: &Call, ahead: usize, reports: u32) {
     call.peer.notify_own(Notification::new(Method::PROGRESS, params));
 }
 
-/// Whose turn it is in a queue.
+/// The client that takes turns with others in a queue.
 fn client(client: &ClientKey) -> Arc<str> {
     match client {
         ClientKey::Session(id) => id.clone(),

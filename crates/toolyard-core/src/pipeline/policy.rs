@@ -1,7 +1,7 @@
-//! The rules of the config, applied twice: `authorize`, the outermost step, refuses what no arguments could make
-//! right and sees to approvals; `policy`, the innermost but the route, decides about the arguments that will really be
-//! sent. A call that needs approval ends in the inner step, so that whatever it holds is released while it waits, and
-//! is sent again by the outer one.
+//! The rules of the config, applied twice: `authorize`, the outermost step, refuses calls that are denied whatever their
+//! arguments are, and handles approvals; `policy`, the last step before the route, decides about the arguments that will
+//! really be sent. A call that needs approval ends in the inner step, so that everything it holds is released while it
+//! waits, and the outer step sends it again.
 
 mod authorize;
 
@@ -89,7 +89,7 @@ impl About {
     }
 }
 
-/// What conditions on arguments see of a resource.
+/// The arguments of a resource read, as conditions see them.
 pub(crate) fn resource_arguments(uri: &str) -> Value {
     serde_json::json!({ "uri": uri })
 }
@@ -217,7 +217,7 @@ impl Judge {
         is_granted
     }
 
-    /// Leaves what needs approval for the outer step, which never passes this error on.
+    /// Leaves the need for approval to the outer step, which never passes this error on.
     fn want(&self, call: &Call, about: &About, args: Value, decision: &Decision) -> CallError {
         let subject = Subject::new(&call.origin, about.canonical(), &args);
         let approval = self.0.policy.rule(decision).map(|rule| rule.approval).unwrap_or_default();

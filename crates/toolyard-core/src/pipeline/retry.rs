@@ -44,7 +44,7 @@ impl RetryPlan {
     }
 }
 
-/// What is set for a tool.
+/// The settings of a tool.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct RetrySettings {
     pub(super) plan: Option<RetryPlan>,
@@ -54,7 +54,7 @@ pub(super) struct RetrySettings {
     pub(super) trusts_annotations: bool,
     /// The canonical id of another tool; `other:*` is the tool of the same name there.
     pub(super) fallback: Option<Arc<str>>,
-    /// How long an upstream that turned a call away because of too many calls is left alone.
+    /// How long an upstream that refused a call because of too many calls gets no calls.
     pub(super) cool_down: Option<Duration>,
 }
 
@@ -73,7 +73,7 @@ impl RetrySettings {
 /// Where fallbacks are found. Set once the catalog is there.
 pub(super) type CatalogCell = Arc<OnceLock<Weak<Catalog>>>;
 
-/// Until when upstreams are left alone.
+/// Until when upstreams get no calls.
 #[derive(Clone, Debug, Default)]
 pub(super) struct CoolDowns(Arc<Mutex<HashMap<Arc<str>, Instant>>>);
 
@@ -140,7 +140,7 @@ fn is_too_many(error: &CallError) -> bool {
     matches!(error.kind, Kind::TurnedAway) && error.retry == Retry::Always
 }
 
-/// Sends the call until it is answered, the error forbids another attempt, or there have been enough. An answer that
+/// Sends the call until it is answered, the error forbids another attempt, or the attempts are used up. An answer that
 /// has begun is never an error here.
 async fn attempts(settings: &RetrySettings, is_idempotent: bool, mut call: Call, next: &Next) -> Answer {
     let plan = settings.plan.unwrap_or(RetryPlan { attempts: 1, ..RetryPlan::default() });
@@ -177,7 +177,7 @@ fn may_repeat(error: &CallError, is_idempotent: bool) -> bool {
     }
 }
 
-/// Another tool may be asked where the first has certainly done nothing, or doing it twice does no harm.
+/// Another tool may be called if the first has certainly done nothing, or if doing it twice does no harm.
 fn may_fall_back(error: &CallError, is_idempotent: bool) -> bool {
     let was_refused = matches!(error.kind, Kind::TurnedAway) && error.retry == Retry::Never;
     error.origin != Fault::Client && (was_refused || may_repeat(error, is_idempotent))
@@ -188,8 +188,8 @@ fn has_time(call: &Call, wait: Duration) -> bool {
     call.deadline.as_ref().is_none_or(|clock| Instant::now() + wait < clock.due().0)
 }
 
-/// Sends the call to another tool, through the chain of that tool. The answer states it. A fallback cannot ask by its
-/// answer, because the client would answer to the tool that it called.
+/// Sends the call to another tool, through the chain of that tool. The answer names the fallback. A fallback cannot
+/// ask by its answer, because the client would answer to the tool that it called.
 async fn fall_back(catalog: &CatalogCell, name: &str, mut call: Call, error: CallError) -> Answer {
     let found = catalog.get().and_then(Weak::upgrade).and_then(|catalog| find(&catalog, name, &call));
     let Some(ViewEntry { entry, chain }) = found.filter(|_| call.fallbacks < MOST_FALLBACKS) else {

@@ -1,5 +1,5 @@
-//! The end of every chain: takes a live link, sends the call in the upstream's form, and renames in the answer what
-//! the client knows by other names.
+//! The end of every chain: takes a live link, sends the call in the upstream's form, and replaces the upstream's names
+//! in the answer by those that the client knows.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ pub(super) async fn route(mut call: Call) -> Answer {
         match lease(&call).await {
             Ok(lease) => break (in_flight, Arc::new(lease)),
             Err(error) => match call.upstream.life.successor() {
-                // The config was changed since the call arrived: it goes to the upstream that has the name now.
+                // The config has changed since the call arrived: it goes to the upstream that has the name now.
                 Some(successor) => call.upstream = successor,
                 None if !has_signed_in && call.upstream.state().phase == Phase::SignIn => {
                     has_signed_in = true;
@@ -49,7 +49,7 @@ pub(super) async fn route(mut call: Call) -> Answer {
     let (upstream, origin) = (call.upstream.clone(), call.origin.clone());
     let link = lease.link();
     let may_refuse = !link.is_in_process() && bridge::reports_refusals(link.greeting().revision);
-    // Only what is known by its definition can be sent in another way.
+    // Only a call of a known definition can be sent in another way.
     let may_refuse = may_refuse && call.entry.is_some();
     let again = (may_refuse || upstream.connector().may_need_sign_in()).then(|| Box::new(call.clone()));
     let mut answer = send(call, &lease).await;
@@ -144,8 +144,8 @@ async fn lease(call: &Call) -> Result<Lease, CallError> {
     }
 }
 
-/// Sends a call again that the upstream refused because of its headers or protocol version, once the upstream has
-/// reported its definitions again. It has not carried the call out.
+/// Sends a call again that the upstream refused because of its headers or protocol version, once the upstream's
+/// definitions have been read again. The upstream has not carried the call out.
 async fn send_again(mut call: Box<Call>) -> Option<Answer> {
     let upstream = call.upstream.clone();
     if !upstream.renewed().await {
@@ -163,7 +163,7 @@ async fn send_again(mut call: Box<Call>) -> Option<Answer> {
     Some(send(*call, &lease).await)
 }
 
-/// Sends a call again that the upstream refused for want of a sign-in, once the user has signed in. It has not been
+/// Sends a call again that the upstream refused because the user had not signed in, once the user has. It has not been
 /// carried out.
 async fn send_signed_in(mut call: Box<Call>, refused: CallError) -> Answer {
     sign_in(&call, refused).await?;
@@ -212,7 +212,7 @@ fn with_shown_uri(upstream: &Upstream, error: CallError) -> CallError {
     }
 }
 
-/// What an upstream refused about the gateway's own request.
+/// What the upstream refused about the form of the gateway's own request.
 fn about_own_hop(error: &CallError) -> Option<&'static str> {
     match &error.kind {
         Kind::HeaderMismatch if error.origin == Fault::Upstream => Some("different headers"),

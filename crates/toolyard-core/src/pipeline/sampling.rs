@@ -21,7 +21,7 @@ use crate::plan::SamplingPlan;
 
 /// The tool that answers.
 const TOOL: &str = "models:create_message";
-/// What it takes of the parameters.
+/// The parameters that it takes.
 const TAKEN: [&str; 5] = ["messages", "systemPrompt", "maxTokens", "temperature", "stopSequences"];
 
 pub(super) struct Sampling {
@@ -66,7 +66,7 @@ fn able_to_sample(origin: &Origin) -> Arc<Origin> {
 struct Sampler {
     plan: Arc<SamplingPlan>,
     catalog: CatalogCell,
-    /// As it was before this step, without its way back.
+    /// The call before this step, without its way back.
     call: Call,
     peer: Peer,
     answered: AtomicU32,

@@ -99,7 +99,7 @@ fn input_error(entry: &Entry, call: &Call) -> Option<CallError> {
     Some(CallError::invalid_arguments(message).with_hint(hint).at(entry.upstream.name()))
 }
 
-/// A result that reports a failure, or that is not there yet, need not fit.
+/// A result that reports a failure, or that is not there yet, need not match the schema.
 fn output_error(entry: &Entry, result: &Raw) -> Option<CallError> {
     let validator = entry.schemas().output.as_ref()?;
     let is_flag = |key: &str| result.member(key).is_some_and(|flag| flag.as_str() == "true");
@@ -113,7 +113,7 @@ fn output_error(entry: &Entry, result: &Raw) -> Option<CallError> {
     Some(CallError::bad_answer(message).with_hint("report it to the tool's author").at(entry.upstream.name()))
 }
 
-/// Every path that fails, in words.
+/// Every problem with its path, as text.
 pub fn problems(validator: &Validator, value: &Value, root: &str) -> Option<String> {
     let Err(first) = validator.validate(value) else { return None };
     let mut text = String::new();

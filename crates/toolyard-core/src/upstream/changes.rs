@@ -1,5 +1,5 @@
-//! What has changed in the definitions of an upstream, for operators: a tool that is described differently today is
-//! worth a look.
+//! What has changed in the definitions of an upstream, for operators: a tool whose description has changed should be
+//! reviewed.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};

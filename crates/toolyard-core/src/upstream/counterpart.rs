@@ -1,6 +1,6 @@
 //! The second link of an upstream that speaks both eras. Lists, pins and health come from the definition link.
-//! Calls of clients of the other era go over the counterpart, so that the upstream deals with each client in the
-//! era in which that client speaks.
+//! Calls of clients of the other era go over the counterpart, so that the upstream serves each client in the client's
+//! own era.
 //!
 //! The counterpart is opened by the first call that needs it and closed when it is idle: for a child process it
 //! is a second process. An upstream that turns out to speak one era only has none, and its calls are converted.
@@ -274,7 +274,7 @@ impl Upstream {
         self.links.counterpart.status()
     }
 
-    /// Why clients of both eras share one link, where a second one was tried.
+    /// Why clients of both eras share one link, if a second one was tried.
     pub fn counterpart_refusal(&self) -> Option<Reason> {
         self.links.counterpart.refusal()
     }

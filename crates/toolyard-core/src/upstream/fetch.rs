@@ -1,4 +1,4 @@
-//! Asks an upstream what it offers: every list it declares, every page of each.
+//! Fetches what an upstream offers: every list it declares, every page of each.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,10 +13,10 @@ use crate::bridge;
 use crate::catalog::{CacheHints, ListKind, ListRead};
 
 const PAGE_WAIT: Duration = Duration::from_secs(30);
-/// A server that pages for ever is cut off here.
+/// A server whose pages never end is cut off here.
 const MOST_PAGES: usize = 10_000;
 
-/// All entries of one list, with how it may be kept; nothing where it does not declare the list.
+/// All entries of one list, with how it may be kept; `None` if the upstream does not declare the list.
 pub(super) async fn fetch(
     link: Arc<dyn Link>,
     origin: Arc<Origin>,

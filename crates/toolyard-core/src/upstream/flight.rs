@@ -1,5 +1,5 @@
-//! Counts the calls in flight and the bytes that they hold, so that an upstream that answers nothing costs no
-//! more memory than there is room for.
+//! Counts the calls in flight and the bytes that they hold, so that the memory for an upstream that answers nothing is
+//! bounded.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -45,7 +45,7 @@ impl Flights {
 
 impl Upstream {
     /// Counts a call, and the bytes that it holds, until the guard is dropped, which is when its answer has really
-    /// ended. A call that finds no room is refused; one that is larger than the room may be alone.
+    /// ended. A call that finds no room is refused; one that is larger than the room may run alone.
     pub(crate) fn begin(self: &Arc<Self>, bytes: usize) -> Result<InFlight, CallError> {
         let flights = &self.flights;
         flights.calls.fetch_add(1, Ordering::AcqRel);
@@ -76,7 +76,7 @@ impl Upstream {
     }
 
     /// Whether its silence may be due to a call that it works on. Once it has left a call unanswered, that is no
-    /// excuse until it answers something.
+    /// excuse until it has answered something.
     pub(super) fn is_working(&self) -> bool {
         self.calls() > 0 && !self.life.is_unanswered()
     }

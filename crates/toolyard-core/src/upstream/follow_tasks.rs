@@ -28,7 +28,7 @@ pub(crate) struct FollowedTasks {
 }
 
 impl Upstream {
-    /// Reports the status of tasks until `scope` ends; gives those that the upstream agreed to report.
+    /// Reports the status of tasks until `scope` ends; returns those that the upstream agreed to report.
     pub(crate) async fn follow_tasks(
         self: &Arc<Self>,
         mut tasks: FollowedTasks,
@@ -58,7 +58,7 @@ impl Upstream {
         waited.ok().and_then(Result::ok).unwrap_or_default()
     }
 
-    /// One listening, until it ends. False if the upstream does not agree to it.
+    /// Listens once, until it ends. False if the upstream does not agree to it.
     async fn listen_to_tasks(
         self: &Arc<Self>,
         tasks: &FollowedTasks,

@@ -13,7 +13,7 @@ use toolyard_proto::Reason;
 use crate::plan::Pings;
 use crate::report::at;
 
-/// What asking an upstream has shown so far, over all its connections.
+/// What pings of an upstream have shown so far, over all its connections.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Health {
     /// When it was last asked, and when it last answered.
@@ -21,9 +21,9 @@ pub struct Health {
     pub last_answer: Option<SystemTime>,
     /// How long the last answer took.
     pub round_trip: Option<Duration>,
-    /// How often it has not answered in a row; an answer sets it back.
+    /// How many pings in a row it has not answered; an answer resets it.
     pub misses: u32,
-    /// How often it was asked, has answered and has not, in all. Silence in the middle of a call is neither.
+    /// How many pings were sent, answered and missed in all. Silence during a call counts as neither.
     pub pings: u64,
     pub answers: u64,
     pub missed: u64,
@@ -71,7 +71,7 @@ impl Health {
     }
 }
 
-/// How an upstream that was asked behaved.
+/// How an upstream responded to a ping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sign {
     Answered,
@@ -83,24 +83,24 @@ pub(super) enum Sign {
     Busy,
 }
 
-/// What follows from it.
+/// The consequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// Nothing new.
     Same,
-    /// It is not there for now: no more calls, but it is asked further.
+    /// It is away for now: it gets no more calls, but is still pinged.
     Away,
     /// It is there again.
     Back,
-    /// It has been away so long that this connection is not waited for any more.
+    /// It has been away so long that this connection is given up.
     Lost,
 }
 
-/// Watches over one connection.
+/// Watches one connection.
 #[derive(Debug)]
 pub(super) struct Vigil {
     rules: Pings,
-    /// Whether it is asked by the clock, and not only on suspicion.
+    /// Whether it is pinged regularly, and not only on suspicion.
     regular: bool,
     due: Option<Instant>,
     misses: u32,
@@ -115,7 +115,7 @@ impl Vigil {
         Self { rules, regular, due, misses: 0, answers, away: false }
     }
 
-    /// Goes by other rules from now on; what was seen so far still counts.
+    /// Applies other rules from now on; what was seen so far still counts.
     pub(super) fn follow(&mut self, rules: Pings, regular: bool, now: Instant) {
         self.rules = rules;
         if regular != self.regular {
@@ -124,7 +124,7 @@ impl Vigil {
         }
     }
 
-    /// When to ask next.
+    /// When to ping next.
     pub(super) fn due(&self) -> Option<Instant> {
         self.due
     }
@@ -133,12 +133,12 @@ impl Vigil {
         self.away
     }
 
-    /// It is being asked.
+    /// A ping has been sent.
     pub(super) fn asked(&mut self) {
         self.due = None;
     }
 
-    /// `begun` is when it was asked.
+    /// `begun` is when the ping was sent.
     pub(super) fn take(&mut self, sign: Sign, begun: Instant) -> Verdict {
         let verdict = self.judge(sign);
         let is_doubtful = self.away || (1..self.rules.misses).contains(&self.misses);

@@ -1,5 +1,5 @@
-//! Subscribing to a resource and taking it back happen one after the other, so that the two cannot overtake each
-//! other. Different resources do not wait for each other, save that only so many are under way at once.
+//! Serialises subscribing to a resource and unsubscribing from it, so that the two cannot overtake each
+//! other. Different resources do not wait for each other, except that the number under way is bounded.
 
 use std::hash::{BuildHasher, RandomState};
 

@@ -35,7 +35,7 @@ impl Lease {
         &self.link
     }
 
-    /// Whether what lives there belongs to one client: a link of its own, or a session.
+    /// Whether what is set up on it belongs to one client: a link of its own, or a session.
     pub(crate) fn is_apart(&self) -> bool {
         matches!(self.place, Place::Own(_)) || self.link.per_client()
     }
@@ -120,7 +120,7 @@ impl Upstream {
         Ok((Lane::Definition, Lease { link, place: Place::Definition }))
     }
 
-    /// Whether what this client sets up is kept apart from what others do.
+    /// Whether what this client sets up is separate from what others set up.
     pub(super) fn keeps_apart(&self, shared: &dyn Link, client: &ClientKey) -> bool {
         let has_no_session = matches!(client, ClientKey::Request(_) | ClientKey::Gateway);
         self.links.pool.is_promised(shared) && !has_no_session

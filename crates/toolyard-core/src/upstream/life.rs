@@ -1,4 +1,4 @@
-//! Where an upstream is in its life, what is known of it, and the signals by which others move it on. Only the
+//! Where an upstream is in its life, what is known about it, and the signals by which others move it on. Only the
 //! supervisor changes the phase.
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -97,7 +97,7 @@ impl Life {
         self.definitions.store(Some(Arc::new(definitions)));
     }
 
-    /// Changes what is known of its offer, also while others do.
+    /// Changes the known definitions, also while others change them.
     pub(crate) fn revise(&self, revise: impl Fn(&mut Definitions)) {
         self.definitions.rcu(|known| {
             let mut next = Definitions::clone(known.as_deref()?);
@@ -182,8 +182,8 @@ impl Life {
         self.unannounced.load(Ordering::Relaxed)
     }
 
-    /// Whether its lists are to be read before a tool is called unknown: not where changes are announced, and not
-    /// again and again.
+    /// Whether its lists are to be read before a tool is reported as unknown: not if changes are announced, and not
+    /// repeatedly.
     pub(crate) fn may_be_outdated(&self) -> bool {
         if !self.is_unannounced() {
             return false;

@@ -110,7 +110,7 @@ impl Links {
         self.levels.lock().unwrap_or_else(PoisonError::into_inner).values().min().copied()
     }
 
-    /// A client turns to another upstream: what it has set up here ends, but not its calls in flight.
+    /// A client connects to another upstream: what it has set up here ends, but not its calls in flight.
     pub(super) fn leave(&self, client: &ClientKey) {
         self.want_level(client, None);
         if let Some(link) = self.live() {

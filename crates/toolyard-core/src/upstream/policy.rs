@@ -19,9 +19,9 @@ pub struct UpstreamPolicy {
     pub start: StartPolicy,
     /// How changes of its tools are treated; they are not recorded if not given.
     pub pins: Option<Arc<PinTerms>>,
-    /// Whether rules may permit something because of what it states about its tools.
+    /// Whether rules may permit something because of its own annotations.
     pub trusted: bool,
-    /// What answers its questions to the client's model where the client has none.
+    /// The model that answers its sampling requests for clients without one.
     pub sampling: Option<Arc<SamplingPlan>>,
 }
 

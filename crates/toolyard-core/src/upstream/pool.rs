@@ -2,7 +2,7 @@
 //! which of them is meant; so each client gets a link of its own, and a request without a session has one for as
 //! long as it runs. They are made by the same connector and bounded; when all are in use, a call waits for one.
 //!
-//! What an upstream offers, and what it announces to everybody, still comes from the link that all share.
+//! Definitions, and announcements for all clients, still come from the shared link.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -32,17 +32,17 @@ const MOST_ASKING_PER_CLIENT: usize = 4;
 const MOST_ASKING: usize = MOST - MOST / 4;
 /// How long an unused one is kept.
 const IDLE: Duration = Duration::from_mins(1);
-/// The same where each client was promised its own: what the upstream keeps for it ends with it.
+/// The same if each client was promised its own: what the upstream keeps for the client ends with the link.
 const IDLE_PROMISED: Duration = Duration::from_hours(1);
-/// How often that is looked at.
+/// How often idle links are looked for.
 const LOOK: Duration = Duration::from_secs(15);
 
-/// How long after a failure of our own things are looked after again.
+/// How long after a panic of our own the task is started again.
 const AFTER_PANIC: Duration = Duration::from_secs(1);
 
 pub(super) struct Pool {
     promised: bool,
-    /// Once it has become clear that clients cannot share.
+    /// Set once it is clear that clients cannot share.
     needed: AtomicBool,
     state: Mutex<State>,
     /// A link was opened, given back, or is gone.
@@ -86,7 +86,7 @@ impl Owner {
         }
     }
 
-    /// Whether questions on both links are put to the same client. Requests that stand alone are one client for each
+    /// Whether questions on both links are put to the same client. Requests without a session are one client for each
     /// principal, since they cannot be distinguished.
     fn is_same_client(&self, other: &Self) -> bool {
         match (self, other) {
@@ -162,7 +162,7 @@ impl Pool {
         own.and_then(|member| member.link.clone())
     }
 
-    /// Finds a link for `owner`, or room for one; an idle one makes room, and is given back to be closed.
+    /// Finds a link for `owner`, or room for one; an idle one makes room, and is returned to be closed.
     fn find(&self, owner: &Owner) -> (Found, Option<Arc<dyn Link>>) {
         let mut state = self.state();
         for member in state.members.iter_mut().filter(|member| member.owner == *owner) {
@@ -272,17 +272,17 @@ impl Pool {
         out.into_iter().filter_map(|member| member.link).collect()
     }
 
-    /// A client is gone: so is its link.
+    /// A client has disconnected: its link is removed.
     pub(super) fn forget(&self, client: &ClientKey) -> Vec<Arc<dyn Link>> {
         self.take_out(|member| member.owner.client() == Some(client))
     }
 
-    /// A client has turned away: its link goes, unless it is in use; then it goes when it is idle.
+    /// A client has connected to another upstream: its link is removed, unless it is in use; then it is removed when idle.
     pub(super) fn leave(&self, client: &ClientKey) -> Vec<Arc<dyn Link>> {
         self.take_out(|member| member.owner.client() == Some(client) && member.busy == 0)
     }
 
-    /// Everything, to be closed.
+    /// Removes all links, to be closed.
     pub(super) fn drain(&self) -> Vec<Arc<dyn Link>> {
         self.take_out(|_| true)
     }
@@ -366,7 +366,7 @@ fn not_opened(upstream: &Upstream, reason: &Reason) -> CallError {
     CallError::unavailable(why).at(upstream.name())
 }
 
-/// The error of a call that waited in vain for a link of its own.
+/// The error of a call that waited for a link of its own and got none.
 pub(super) fn all_in_use(upstream: &Upstream) -> CallError {
     let what = format!(
         "has {MOST} connections, one for each client that it asks questions, and all of them were in use for as long \
@@ -400,7 +400,7 @@ impl Held {
         Peer::new(Arc::new(CountedPeer { peer, upstream: self.upstream.clone(), number: self.number }))
     }
 
-    /// Nothing is under way on it any more.
+    /// The call on it has ended.
     pub(super) fn done(&self) {
         self.is_done.store(true, Ordering::Relaxed);
     }

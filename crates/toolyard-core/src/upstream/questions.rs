@@ -1,6 +1,6 @@
-//! Questions of upstreams: who answers one that belongs to no call, and how many may be open on links of clients'
-//! own. A call that waits for the answer to a question holds
-//! its link, so a client that never answers must not hold the links of all others.
+//! Questions of upstreams: which client answers one that belongs to no call, and how many may be open on links of
+//! clients' own. A call that waits for the answer to a question holds its link, so a client that never answers must
+//! not hold the links of all others.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -66,7 +66,7 @@ impl Drop for OpenQuestion {
     }
 }
 
-/// The call that started a process. A server may ask for the roots as soon as it is greeted, before that call has
+/// The call that started a process. A server may ask for the roots right after the handshake, before that call has
 /// reached it; then the client of that call is asked.
 #[derive(Clone)]
 pub(super) struct Starter {
@@ -104,7 +104,7 @@ pub(super) fn answer(
 #[derive(Default)]
 pub(super) struct OpenQuestions {
     count: usize,
-    /// Which of all questions it was, so that the oldest can be found.
+    /// The number of the question, so that the oldest can be found.
     since: u64,
     cancel: CancellationToken,
 }

@@ -1,5 +1,5 @@
-//! What happens between two connections: how long an upstream is left alone, when its entries leave the lists,
-//! and what ends the wait early.
+//! What happens between two connections: how long to wait before the next attempt, when the entries of the upstream
+//! leave the lists, and what ends the wait early.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,10 +21,10 @@ const MIN_POLL_INTERVAL: Duration = Duration::from_millis(50);
 const MAX_POLL_INTERVAL: Duration = Duration::from_secs(1);
 const POLL_LIMIT: Duration = Duration::from_secs(30);
 
-/// What was before, seen from the next attempt.
+/// The state of earlier attempts.
 #[derive(Debug, Default)]
 pub(super) struct Backoff {
-    /// Since when there is no connection, if there was something to lose.
+    /// Since when there is no connection, if there ever was one.
     pub(super) lost_at: Option<Instant>,
     /// In a row.
     pub(super) failures: u32,

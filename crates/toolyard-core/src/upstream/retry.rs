@@ -16,12 +16,12 @@ pub(crate) const WIDE: f64 = 0.5;
 pub enum Verdict {
     /// Try again after this long.
     Again(Duration),
-    /// Too many in a row: leave it alone for this long, then try once.
+    /// Too many failures in a row: do not try for this long, then try once.
     Open(Duration),
 }
 
 /// After `failures` in a row, at least one. `chance` is from 0 to 1 and spreads attempts by the share `spread` either
-/// way, so that what was lost together does not come back together.
+/// way, so that upstreams that were lost together are not retried together.
 pub fn after(pace: &Pace, failures: u32, spread: f64, chance: f64) -> Verdict {
     if failures >= pace.breaker {
         return Verdict::Open(pace.half_open);

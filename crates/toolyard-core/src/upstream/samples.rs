@@ -1,4 +1,4 @@
-//! The calls of an upstream over the last minutes, one sample every few seconds: what the small plots are drawn from.
+//! The calls of an upstream over the last minutes, one sample every few seconds, for the dashboard's small plots.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -20,7 +20,7 @@ const MOST: usize = 150;
 struct Sample {
     calls: u64,
     failed: u64,
-    /// Microseconds; nothing if there were no calls.
+    /// Microseconds; `None` if there were no calls.
     p50: Option<u64>,
     p99: Option<u64>,
 }

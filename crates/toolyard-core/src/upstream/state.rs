@@ -16,7 +16,7 @@ pub use history::{Change, History};
 /// One stage of an upstream's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Phase {
-    /// Known of, and not tried yet, or not since the last sign of life.
+    /// Known, but not tried yet, or not since the last sign of life.
     Discovered,
     Connecting,
     /// Its process was started and has not answered yet.
@@ -28,7 +28,7 @@ pub enum Phase {
     Retrying,
     /// It waits for the user to sign in; what it offers stays listed.
     SignIn,
-    /// Given up until there is a new sign of life, or until it is time to look once more.
+    /// Given up until there is a new sign of life, or until the next rare attempt.
     Dead,
     /// It only finishes what is under way. Nothing follows.
     Ended,
@@ -95,7 +95,7 @@ impl fmt::Display for Phase {
     }
 }
 
-/// A step that the machine does not know. Nothing has changed.
+/// A transition that is not allowed. Nothing has changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("an upstream that is {from} cannot become {to}")]
 pub struct Invalid {
@@ -110,15 +110,15 @@ pub struct State {
     pub since: SystemTime,
     /// When it was first found.
     pub discovered: SystemTime,
-    /// When the connection that it has, or had last, was there.
+    /// When the current or last connection was opened.
     pub connected: Option<SystemTime>,
     /// Why it is not active.
     pub reason: Option<Reason>,
     /// How often it could not be reached in a row.
     pub failures: u32,
-    /// The first attempt is over, one way or the other, definitions included.
+    /// The first attempt has succeeded or failed, definitions included.
     pub settled: bool,
-    /// It is not tried because nothing is to be seen where it should be.
+    /// It is not tried because there is nothing to connect to.
     pub unseen: bool,
     /// It was connected before and is expected back soon, so calls wait for it.
     pub returning: bool,
@@ -141,7 +141,7 @@ impl State {
         }
     }
 
-    /// Whether there will be a connection, or word of a failure, before long.
+    /// Whether there will be a connection, or a failure, before long.
     pub fn is_under_way(&self) -> bool {
         let is_pending = matches!(self.phase, Phase::Discovered | Phase::Connecting | Phase::Starting);
         (!self.unseen && is_pending) || (self.returning && self.phase == Phase::Retrying)
@@ -152,7 +152,7 @@ impl State {
         (self.phase == Phase::Starting).then_some(self.since)
     }
 
-    /// Goes on to `next`, if that is a step there is. To stay where it is changes nothing but the reason.
+    /// Goes on to `next`, if that is allowed. Entering the same phase changes only the reason.
     pub fn enter(&mut self, next: Phase, reason: Option<Reason>, now: SystemTime) -> Result<(), Invalid> {
         if self.phase != next {
             if !self.phase.may_become(next) {

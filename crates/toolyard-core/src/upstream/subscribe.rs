@@ -44,7 +44,7 @@ impl Subscriptions {
     }
 }
 
-/// Keeps a subscription alive; the last one to go ends it.
+/// Keeps a subscription alive; dropping the last one ends it.
 pub(crate) struct Subscribed {
     upstream: Arc<Upstream>,
     key: Key,
@@ -111,7 +111,7 @@ impl Upstream {
     }
 }
 
-/// What is watched, and on whose behalf.
+/// What is watched, and for which client.
 #[derive(Clone)]
 struct Watch {
     upstream: Arc<Upstream>,
@@ -156,7 +156,7 @@ impl Keeper {
             if matches!(&*self.decide.borrow(), Some(Err(_))) {
                 return;
             }
-            // Without a change of the upstream's state it was the stream that ended, or the client's own link.
+            // Without a change of the upstream's state, only the stream or the client's own link has ended.
             let try_again = was_held || upstream.links.live().is_some();
             tokio::select! {
                 () = scope.ended() => {
@@ -171,7 +171,7 @@ impl Keeper {
         }
     }
 
-    /// What ended before it was accepted is refused.
+    /// A subscription that ended before it was accepted is refused.
     fn not_accepted(&self, outcome: Result<(), CallError>) {
         let early = || Err(CallError::bad_answer("the upstream ended the subscription before it began"));
         let outcome = outcome.and_then(|()| early());

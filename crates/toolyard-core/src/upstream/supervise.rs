@@ -62,11 +62,11 @@ async fn keep_connected(upstream: &Arc<Upstream>, outlets: &Outlets) {
 /// How a connection, or the attempt to make one, ended.
 enum End {
     Lost(Reason),
-    /// It was not used, and was stopped for that.
+    /// It was stopped because it was not used.
     Idle,
 }
 
-/// Until the connection that could be made has ended, or it is clear that none can be made.
+/// Connects, and runs the connection until it has ended. Returns early if no connection can be made.
 async fn connect_and_live(upstream: &Arc<Upstream>, outlets: &Outlets, past: &mut Backoff) -> End {
     if upstream.state().phase == Phase::Discovered {
         past.within_grace(upstream, outlets, upstream.sighted()).await;
@@ -112,7 +112,7 @@ impl Upstream {
         outlets.review(&self.id, self.kind, self.policy().own.pins.as_deref(), definitions);
     }
 
-    /// Decides again which of its tools are offered, after one was approved or switched, or the terms have changed.
+    /// Decides again which of its tools are offered, after one was approved or switched, or after the terms changed.
     pub(crate) fn review_again(&self, outlets: &Outlets) {
         let not_offered = || self.definitions().map(|one| (one.held().clone(), one.off().clone()));
         let before = not_offered();
@@ -122,7 +122,7 @@ impl Upstream {
         }
     }
 
-    /// Waits while it is not to run: until a call needs it.
+    /// Waits until a call needs it.
     async fn rest_until_wanted(&self, outlets: &Outlets) {
         let was_stopped = self.life.phase() == Phase::Active;
         let is_new = self.life.phase() == Phase::Discovered && self.state().connected.is_none();
@@ -156,7 +156,7 @@ impl Upstream {
     }
 }
 
-/// One connection's life, from the greeting to the end.
+/// One connection, from the greeting to its end.
 struct Driver<'a> {
     upstream: &'a Arc<Upstream>,
     outlets: &'a Outlets,
@@ -167,7 +167,7 @@ struct Driver<'a> {
     listening: Option<BoxFuture<Answer>>,
     listen_at: Option<Instant>,
     refreshing: Option<BoxFuture<Result<Fetched, Reason>>>,
-    /// Not before this are the lists asked for again.
+    /// The earliest time to ask for the lists again.
     refresh_at: Instant,
     /// How long after its end the next listening begins.
     listen_pause: Duration,
@@ -179,7 +179,7 @@ struct Driver<'a> {
     learned: bool,
     vigil: Vigil,
     pinging: Option<Ping>,
-    /// When the entries of one that does not answer leave the lists.
+    /// When the entries of an upstream that does not answer leave the lists.
     unlist_at: Option<Instant>,
     use_check: Interval,
     /// Whether it is stopped when it is not used.
@@ -199,7 +199,7 @@ enum Event {
     LookAgain,
     /// The policy was replaced by a reload.
     PolicyChanged,
-    /// It is time to ask whether it is there.
+    /// It is time to ping.
     PingDue,
     Pinged(Outcome),
     GraceOver,
@@ -243,7 +243,7 @@ impl<'a> Driver<'a> {
         }
     }
 
-    /// Until the link ends, or is ended because it is not used.
+    /// Runs until the link ends, or is ended because it is not used.
     async fn run(&mut self) -> End {
         let end = loop {
             self.start_refresh();
@@ -349,7 +349,7 @@ impl<'a> Driver<'a> {
         let kinds = std::mem::take(&mut self.dirty);
         self.announcements.being_read = std::mem::take(&mut self.announcements.announced);
         let (link, origin) = (self.link.clone(), self.outlets.origin.clone());
-        // An upstream that announces a change whenever it is listed is not listed without pause.
+        // An upstream that announces a change whenever it is listed must not be listed without pause.
         let begin = std::mem::replace(&mut self.refresh_at, Instant::now() + self.upstream.pace().debounce);
         self.refreshing = Some(Box::pin(async move {
             tokio::time::sleep_until(begin).await;
@@ -362,7 +362,8 @@ impl<'a> Driver<'a> {
         }));
     }
 
-    /// New definitions are shown and kept; the first failure ends this connection, a later one keeps the old.
+    /// Shows and stores new definitions. If the first fetch fails, the connection ends; after a later failure the old
+    /// definitions stay.
     fn refreshed(&mut self, fetched: Result<Fetched, Reason>) -> Option<Reason> {
         self.refreshing = None;
         let mut fetched = match fetched {
@@ -421,8 +422,8 @@ impl<'a> Driver<'a> {
     }
 }
 
-/// Whether and when this connection is asked for signs of life. One that was found is asked at once: it may
-/// not know the question, and then its silence later means nothing.
+/// Whether and when this connection is pinged. One that was discovered is pinged at once: if it does not answer,
+/// it may not know pings, and its silence later means nothing.
 fn vigil(upstream: &Upstream, link: &dyn Link, now: Instant) -> Vigil {
     let pings = upstream.pace().pings;
     let regular = pings_regularly(upstream, link);

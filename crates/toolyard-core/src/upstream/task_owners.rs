@@ -15,11 +15,11 @@ const MOST: usize = 10_000;
 #[derive(Default)]
 pub(crate) struct TaskOwners {
     known: Mutex<Known>,
-    /// How many calls are under way that make one.
+    /// How many calls that make a task are under way.
     making: AtomicUsize,
 }
 
-/// A call that makes a task, until it is known whose the task is.
+/// A call that makes a task, until the owner of the task is known.
 pub(crate) struct Making<'a>(&'a TaskOwners);
 
 impl Drop for Making<'_> {

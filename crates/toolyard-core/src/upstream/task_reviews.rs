@@ -1,7 +1,7 @@
-//! What is still to be done with the results of tasks: a call that became a task has no result yet, so the steps that
-//! look at results leave what they would do here, and it is done when the client fetches the result.
+//! Pending work on the results of tasks: a call that became a task has no result yet, so the steps that
+//! process results leave their work here, and it is done when the client fetches the result.
 //!
-//! Known for the life of the gateway only: a task that outlives it is fetched as its upstream answers.
+//! Kept for the life of the gateway only: the result of a task that outlives it is returned unprocessed.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};

@@ -243,7 +243,7 @@ fn in_profile(profile: &ProfilePlan, tool: &Tool, kind: UpstreamKind, names: &[S
     };
     let ids = profile.ids_of(kind, &tool.upstream, names, &tool.own);
     let fits = |pattern: &Pattern| ids.iter().any(|id| pattern.matches(id));
-    let is_inside = if profile.is_choosy() {
+    let is_inside = if profile.lists_upstreams() {
         profile.includes_upstream(kind, &tool.upstream, names)
     } else {
         tool.upstream != "yard"

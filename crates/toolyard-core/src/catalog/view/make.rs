@@ -25,7 +25,7 @@ pub(in crate::catalog) struct Making<'a> {
     pub(in crate::catalog) settled: bool,
     pub(in crate::catalog) hub: Option<&'a Arc<HubEntries>>,
     pub(in crate::catalog) pages: &'a Arc<Pages>,
-    /// Whether rules are as they were, so that the views before can be built on.
+    /// Whether the rules are unchanged, so that the previous views can be built on.
     pub(in crate::catalog) same_rules: bool,
 }
 
@@ -104,7 +104,7 @@ fn is_inside(part: &Part, only: Option<&Arc<Upstream>>, profile: Option<&Profile
     let named = profile.is_none_or(|profile| {
         let upstream = &part.upstream;
         let is_named = || profile.includes_upstream(upstream.kind(), upstream.id().as_str(), &part.names);
-        if profile.is_choosy() { is_named() } else { !part.built_in }
+        if profile.lists_upstreams() { is_named() } else { !part.built_in }
     });
     right && named
 }

@@ -1,4 +1,4 @@
-//! Processes of a system of our own making, and one of the real one.
+//! Processes of a simulated system, and one of the real system.
 
 use proptest::prelude::*;
 use std::os::unix::fs::MetadataExt;
@@ -6,7 +6,7 @@ use tempfile::TempDir;
 
 use super::*;
 
-/// A system of our own making.
+/// A simulated system.
 struct System {
     root: TempDir,
 }
@@ -20,7 +20,7 @@ impl System {
         self.root.path().metadata().unwrap().uid()
     }
 
-    /// A process with a hostile name. `at` is where its environment lies.
+    /// A process with a hostile name. `at` is the address of its environment.
     fn run(&self, pid: u32, parent: u32, started: u64, at: u64, environment: &[&str]) -> &Self {
         let folder = self.root.path().join(pid.to_string());
         fs::create_dir_all(&folder).unwrap();
@@ -50,7 +50,7 @@ fn found(look: &Look) -> Vec<String> {
     look.hints.iter().map(|hint| format!("{} {} {}", hint.pid, hint.id, hint.endpoint)).collect()
 }
 
-fn anybody(_: &Endpoint) -> Option<String> {
+fn no_refusal(_: &Endpoint) -> Option<String> {
     None
 }
 
@@ -64,7 +64,7 @@ fn both_pairs_of_variables_are_hints_and_a_name_is_made_where_none_is_given() {
         .run(13, 2, 4, 0, &["TOOLYARD_ENDPOINT=unix:///run/four.sock", "AVALONIA_MCP_APP_ID=NotOfThisPair"])
         .run(14, 2, 5, 0, &["XTOOLYARD_ENDPOINT=tcp://localhost:5", "TOOLYARD_ENDPOINT="])
         .run(15, 2, 6, 0, &[]);
-    let look = system.look().look(anybody);
+    let look = system.look().look(no_refusal);
     assert_eq!(
         found(&look),
         [
@@ -87,16 +87,16 @@ fn an_inherited_variable_is_one_hint_and_contradictions_are_reported() {
         .run(31, 20, 4, 0, &["TOOLYARD_ENDPOINT=http://localhost:1/", "TOOLYARD_APP_ID=Other"])
         .run(32, 2, 5, 0, &["TOOLYARD_ENDPOINT=tcp://127.0.0.1:2", "TOOLYARD_APP_ID=app"]);
     let mut processes = system.look();
-    let look = processes.look(anybody);
+    let look = processes.look(no_refusal);
     assert_eq!(found(&look), ["20 App tcp://127.0.0.1:1"]);
     assert_eq!(look.skipped.iter().map(|(pid, _)| *pid).collect::<Vec<_>>(), [31, 32]);
-    // The child goes on saying it when its parent is gone.
+    // The child still has the variable when its parent is gone.
     system.end(20);
-    assert_eq!(found(&processes.look(anybody)), ["30 App tcp://127.0.0.1:1"]);
+    assert_eq!(found(&processes.look(no_refusal)), ["30 App tcp://127.0.0.1:1"]);
 }
 
 #[test]
-fn who_listens_at_another_address_of_this_machine_is_another() {
+fn a_listener_at_another_address_of_this_machine_is_another_one() {
     let system = System::new();
     system
         .run(10, 2, 1, 0, &["TOOLYARD_ENDPOINT=tcp://127.0.0.1:1", "TOOLYARD_APP_ID=One"])
@@ -104,7 +104,7 @@ fn who_listens_at_another_address_of_this_machine_is_another() {
         .run(12, 2, 3, 0, &["TOOLYARD_ENDPOINT=tcp://127.0.0.1:3"])
         .run(13, 2, 4, 0, &["TOOLYARD_ENDPOINT=tcp://127.0.0.2:3"])
         .run(14, 2, 5, 0, &["TOOLYARD_ENDPOINT=http://[::1]:3"]);
-    let look = system.look().look(anybody);
+    let look = system.look().look(no_refusal);
     assert_eq!(
         found(&look),
         [
@@ -120,11 +120,17 @@ fn who_listens_at_another_address_of_this_machine_is_another() {
 #[test]
 fn the_gateway_and_what_it_started_are_not_mistaken_for_apps() {
     let system = System::new();
-    let printed = ["TOOLYARD_ENDPOINT=tcp://127.0.0.1:1"];
-    system.run(1, 0, 1, 0, &printed).run(5, 1, 2, 0, &printed).run(6, 5, 3, 0, &printed).run(7, 7, 3, 0, &[]);
-    assert_eq!(found(&system.look().look(anybody)), [""; 0]);
-    system.run(8, 0, 4, 0, &printed);
-    assert_eq!(found(&system.look().look(anybody)), ["8 app-1 tcp://127.0.0.1:1"]);
+    let variables = ["TOOLYARD_ENDPOINT=tcp://127.0.0.1:1"];
+    system.run(1, 0, 1, 0, &variables).run(5, 1, 2, 0, &variables).run(6, 5, 3, 0, &variables).run(
+        7,
+        7,
+        3,
+        0,
+        &[],
+    );
+    assert_eq!(found(&system.look().look(no_refusal)), [""; 0]);
+    system.run(8, 0, 4, 0, &variables);
+    assert_eq!(found(&system.look().look(no_refusal)), ["8 app-1 tcp://127.0.0.1:1"]);
 }
 
 #[test]
@@ -132,10 +138,10 @@ fn processes_of_others_are_not_looked_at_and_unreadable_ones_are_passed_over() {
     let system = System::new();
     system.run(10, 2, 1, 0, &["TOOLYARD_ENDPOINT=tcp://127.0.0.1:1"]);
     let mut of_another = Processes::at(system.root.path(), system.uid() + 1, 1);
-    assert_eq!(of_another.look(anybody), Look::default());
+    assert_eq!(of_another.look(no_refusal), Look::default());
     fs::remove_file(system.root.path().join("10/environ")).unwrap();
     fs::create_dir(system.root.path().join("10/environ")).unwrap();
-    assert_eq!(system.look().look(anybody), Look { unreadable: 1, read: 1, ..Look::default() });
+    assert_eq!(system.look().look(no_refusal), Look { unreadable: 1, read: 1, ..Look::default() });
 }
 
 #[test]
@@ -143,15 +149,15 @@ fn an_environment_is_read_again_only_when_it_can_be_another() {
     let system = System::new();
     system.run(10, 2, 1, 100, &[]).run(11, 2, 1, 100, &[]);
     let mut processes = system.look();
-    assert_eq!(processes.look(anybody).read, 2);
-    assert_eq!(processes.look(anybody).read, 0);
+    assert_eq!(processes.look(no_refusal).read, 2);
+    assert_eq!(processes.look(no_refusal).read, 0);
     // One has become another program, one number belongs to another process now.
     system.run(10, 2, 1, 200, &["TOOLYARD_ENDPOINT=tcp://127.0.0.1:1"]);
     system.run(11, 2, 7, 100, &["TOOLYARD_ENDPOINT=tcp://127.0.0.1:2"]);
-    let look = processes.look(anybody);
+    let look = processes.look(no_refusal);
     assert_eq!((look.read, found(&look).len()), (2, 2));
     system.end(10);
-    assert_eq!(found(&processes.look(anybody)), ["11 app-2 tcp://127.0.0.1:2"]);
+    assert_eq!(found(&processes.look(no_refusal)), ["11 app-2 tcp://127.0.0.1:2"]);
 }
 
 #[test]
@@ -187,7 +193,7 @@ fn the_real_system_shows_our_own_child() {
     assert!(processes.can_look());
     let sees = |processes: &mut Processes| {
         processes
-            .look(anybody)
+            .look(no_refusal)
             .skipped
             .iter()
             .any(|(pid, why)| *pid == child.id() && why.contains("192.0.2.1"))
@@ -201,11 +207,11 @@ fn the_real_system_shows_our_own_child() {
 
 proptest! {
     #[test]
-    fn no_environment_and_no_glance_is_too_odd(bytes: Vec<u8>, text: String) {
+    fn no_environment_and_no_stat_line_is_too_odd(bytes: Vec<u8>, text: String) {
         let system = System::new();
         system.run(10, 2, 1, 0, &[]);
         fs::write(system.root.path().join("10/environ"), bytes).unwrap();
-        system.look().look(anybody);
+        system.look().look(no_refusal);
         let _ = Stat::parse(&text);
     }
 }

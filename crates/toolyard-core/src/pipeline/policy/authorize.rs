@@ -1,5 +1,5 @@
-//! The outermost step: refuses what no arguments could make right, asks for approvals, and takes up calls whose
-//! clients come back with an answer.
+//! The outermost step: refuses calls that are denied whatever their arguments are, asks for approvals, and resumes
+//! calls whose clients come back with an answer.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -68,7 +68,7 @@ async fn authorize(governor: Governor, mut call: Call, about: About, next: Next)
     Err(CallError::denied(message).at(call.upstream.name()))
 }
 
-/// What a client that comes back with a state of ours has been granted.
+/// What was granted to a client that comes back with a state of ours.
 #[derive(Default)]
 struct TakenUp {
     granted: Option<Subject>,
@@ -125,7 +125,7 @@ fn without(call: &Call, keys: &[&str]) -> toolyard_proto::Params {
     call.params.without(keys).into()
 }
 
-/// What the client has answered: an error unless it is a yes.
+/// The client's answer: an error unless it approves.
 fn decided(
     governor: &Governor,
     call: &Call,
@@ -196,7 +196,7 @@ async fn ask_in_call(governor: &Governor, call: &Call, wanted: Wanted) -> Result
     Ok(wanted.subject)
 }
 
-/// The answer that asks a client which makes the call again. Nothing waits: the state has all there is.
+/// The answer that asks a client to repeat the call with its answer. Nothing waits: the state contains everything.
 fn ask_by_result(governor: &Governor, call: &Call, wanted: &Wanted) -> AnswerBody {
     let Ask { method, params } = question(call, wanted);
     let params = params.unwrap_or_else(Raw::empty_object);

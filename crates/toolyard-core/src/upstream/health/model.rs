@@ -22,7 +22,7 @@ impl Model {
         matches!(sign, Sign::Silent | Sign::SilentAndSuspect)
     }
 
-    /// The misses since the last answer; a suspicion that is met with silence counts for all that are needed.
+    /// The misses since the last answer; silence after a suspicion counts for all that are needed.
     fn misses(&self) -> usize {
         let since = self.signs.iter().rposition(|sign| *sign == Sign::Answered).map_or(0, |at| at + 1);
         let signs: Vec<&Sign> = self.signs[since..].iter().filter(|sign| Self::is_miss(**sign)).collect();

@@ -40,7 +40,7 @@ impl History {
         self.changes.iter()
     }
 
-    /// How often each step that was ever made has been made.
+    /// How often each transition was made, for those that ever were.
     pub fn counts(&self) -> impl Iterator<Item = (Phase, Phase, u64)> + '_ {
         let pairs = Phase::ALL.into_iter().flat_map(|from| Phase::ALL.into_iter().map(move |to| (from, to)));
         pairs.map(|(from, to)| (from, to, self.counts[from as usize][to as usize])).filter(|(.., n)| *n > 0)

@@ -9,7 +9,7 @@ use toolyard_proto::Reason;
 use super::history::MOST;
 use super::{Invalid, Phase, State};
 
-/// What may follow what, written out a second time by hand.
+/// The allowed transitions, written out a second time by hand.
 const TABLE: [(Phase, &[Phase]); 9] = [
     (Phase::Discovered, &[Phase::Connecting, Phase::Starting, Phase::Idle, Phase::Dead, Phase::Ended]),
     (Phase::Connecting, &[Phase::Active, Phase::Retrying, Phase::SignIn, Phase::Dead, Phase::Ended]),
@@ -47,7 +47,7 @@ proptest! {
         for (to, pause, reason) in steps {
             let reason = reason.map(Reason::from);
             now += Duration::from_millis(pause);
-            // The end is rare, or there would be little to see.
+            // The end is rare, or there would be little to test.
             let to = if to == 8 && pause % 50 != 0 { Phase::Connecting } else { Phase::ALL[to] };
             let outcome = state.enter(to, reason.clone(), now);
             if to == model.phase {

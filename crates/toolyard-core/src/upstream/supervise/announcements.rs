@@ -15,7 +15,7 @@ use crate::plan::UpstreamKind;
 pub(super) const LOOK_AGAIN: Duration = Duration::from_mins(1);
 /// How often at most they are asked for where they expire sooner.
 const SHORTEST_LOOK: Duration = Duration::from_secs(5);
-/// How often at most an announcement is passed on that no list shows.
+/// How often at most an announcement is passed on whose change no list shows.
 const PASS_ON_AGAIN: Duration = Duration::from_secs(1);
 
 /// What an upstream announces of its lists.
@@ -25,7 +25,7 @@ pub(super) struct Announcements {
     pub(super) acknowledged: Vec<ListKind>,
     /// Announced, and not being read yet.
     pub(super) announced: Vec<ListKind>,
-    /// Announced before the reading that is under way.
+    /// Announced before the current read.
     pub(super) being_read: Vec<ListKind>,
     /// When clients last had an announcement.
     pub(super) passed_on: Option<Instant>,
@@ -81,8 +81,8 @@ impl Driver<'_> {
         shortest.map(|pause| Instant::now() + scattered(pause))
     }
 
-    /// A change that was announced and does not show in the list is announced to clients too: the list
-    /// does not show all of an entry. What changed in the list is announced when the catalog shows it.
+    /// An announced change that does not show in the list is announced to clients too: the list
+    /// does not show everything about an entry. A change that shows is announced when the catalog has it.
     pub(super) fn pass_on_announcement(&mut self, unchanged: &[ListKind]) {
         let announced = std::mem::take(&mut self.announcements.being_read);
         let passed_on: Vec<ListKind> =
@@ -95,7 +95,7 @@ impl Driver<'_> {
     }
 }
 
-/// Not the same for all, so that many upstreams are not asked at one moment.
+/// Spread randomly, so that many upstreams are not asked at one moment.
 pub(super) fn scattered(pause: Duration) -> Duration {
     let mut byte = [0];
     // Without randomness the pause is merely less random.

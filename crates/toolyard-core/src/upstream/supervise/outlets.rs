@@ -1,4 +1,4 @@
-//! Where the news of an upstream goes, and what it is compared with on the way.
+//! Where the events of an upstream go, and what they are compared with on the way.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::tool_switch::ToolSwitches;
 /// A review of so many tools takes a millisecond or more.
 const MANY_TOOLS: usize = 200;
 
-/// Where an upstream's news go.
+/// Where an upstream's events go.
 #[derive(Clone)]
 pub(crate) struct Outlets {
     pub(crate) changed: mpsc::Sender<()>,
@@ -56,7 +56,7 @@ impl Outlets {
         definitions.switch_off(self.switches.of(id));
     }
 
-    /// The catalog looks again. One waiting word is as good as many.
+    /// Asks the catalog to look again. One waiting request is as good as many.
     pub(crate) fn announce(&self) {
         let _ = self.changed.try_send(());
     }

@@ -1,5 +1,5 @@
-//! Asks an upstream whether it is there, and acts on what that shows. The asking runs beside everything else,
-//! so a silent upstream delays neither its own news nor anybody's calls.
+//! Pings an upstream, and acts on the result. A ping runs beside everything else,
+//! so a silent upstream delays neither its own messages nor any calls.
 
 use std::panic::AssertUnwindSafe;
 use std::time::{Duration, SystemTime};
@@ -17,10 +17,10 @@ use crate::upstream::fetch::own_request;
 use crate::upstream::health::{Sign, Verdict};
 use crate::upstream::state::Phase;
 
-/// A question under way.
+/// A ping under way.
 pub(super) struct Ping {
     begun: Instant,
-    /// Something went wrong before.
+    /// Whether something went wrong before.
     suspect: bool,
     pub(super) outcome: BoxFuture<Outcome>,
 }
@@ -34,7 +34,7 @@ pub(super) enum Outcome {
 }
 
 impl Driver<'_> {
-    /// Asks now, unless it is being asked already.
+    /// Sends a ping, unless one is under way.
     pub(super) fn ask(&mut self, suspect: bool) {
         self.vigil.asked();
         if let Some(ping) = &mut self.pinging {
@@ -57,7 +57,7 @@ impl Driver<'_> {
         self.pinging = Some(Ping { begun: Instant::now(), suspect, outcome: Box::pin(outcome) });
     }
 
-    /// What became of the question; a reason where the connection is given up for it.
+    /// Handles the outcome of a ping; returns a reason if the connection is given up because of it.
     pub(super) fn pinged(&mut self, outcome: Outcome) -> Option<Reason> {
         let ping = self.pinging.take()?;
         let sign = match outcome {
@@ -67,7 +67,7 @@ impl Driver<'_> {
                 self.upstream.life.responded();
                 Sign::Answered
             }
-            // One that does one thing at a time may have a call to work on.
+            // An upstream that does one thing at a time may be working on a call.
             Outcome::Silent(_) if self.upstream.is_working() => Sign::Busy,
             Outcome::Silent(reason) => {
                 self.upstream.life.record(|health| health.missed(&reason));
@@ -106,7 +106,7 @@ impl Driver<'_> {
         }
     }
 
-    /// Calls are refused with the reason from here on; those under way, and the link, are left as they are.
+    /// Calls are refused with the reason from here on; calls under way, and the link, are left alone.
     fn go_away(&mut self, reason: Reason) {
         tracing::warn!(target: "upstream", upstream = %self.upstream.id(), %reason, "does not answer");
         self.upstream.links.take_live();
@@ -122,7 +122,7 @@ impl Driver<'_> {
         self.upstream.life.enter(Phase::Connecting, Some("it answers again".into()));
         self.upstream.life.enter(Phase::Active, None);
         self.upstream.life.list(true);
-        // What it announced meanwhile may not have come through.
+        // Its announcements meanwhile may have been lost.
         self.dirty = ListKind::ALL.to_vec();
         self.outlets.announce();
     }
@@ -147,7 +147,7 @@ fn outcome_of(answer: Answer, silent: &Reason) -> Outcome {
 }
 
 impl Upstream {
-    /// What was held against an earlier connection does not count for a new one.
+    /// Doubts about an earlier connection do not count for a new one.
     pub(super) fn forget_doubts(&self) {
         let _ = self.life.signals.suspect.notified().now_or_never();
         let _ = self.life.signals.doubted.notified().now_or_never();
