@@ -89,6 +89,17 @@ impl Trouble {
     /// For the model or the person that called a tool.
     pub(crate) fn into_error(self, provider: &str, model: &str) -> ToolError {
         let hint = self.hint(provider);
-        ToolError::new(format!("`{model}` of provider `{provider}` {self}")).hint(hint)
+        let logged = format!("`{model}` of provider `{provider}` {}", self.in_short());
+        ToolError::new(format!("`{model}` of provider `{provider}` {self}")).hint(hint).logged_as(logged)
+    }
+
+    /// Without the provider's own words, which may quote the prompt.
+    fn in_short(&self) -> String {
+        match self {
+            Self::Status { status, .. } => format!("answered with status {status}"),
+            Self::Garbage(_) => "sent something that is not its protocol".to_owned(),
+            Self::Empty(_) => "returned no text".to_owned(),
+            other => other.to_string(),
+        }
     }
 }

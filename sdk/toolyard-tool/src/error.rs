@@ -29,6 +29,8 @@ use toolyard_proto::{CallError, Raw, Revision, RpcError};
 pub struct ToolError {
     message: String,
     hint: Option<String>,
+    /// What the log shows instead of the message.
+    logged: Option<String>,
     kind: Kind,
 }
 
@@ -75,7 +77,7 @@ enum Kind {
 impl ToolError {
     /// An error with a message for the model.
     pub fn new(message: impl Into<String>) -> Self {
-        Self { message: message.into(), hint: None, kind: Kind::Failed }
+        Self { message: message.into(), hint: None, logged: None, kind: Kind::Failed }
     }
 
     /// Something that was named does not exist. For resources this becomes the protocol's own error.
@@ -94,6 +96,24 @@ impl ToolError {
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
+    }
+
+    /// What the log shows instead of the message, where the message may quote what the caller sent.
+    ///
+    /// ```
+    /// # use toolyard_tool::ToolError;
+    /// let error = ToolError::new("refused: \"a private text\"").logged_as("refused");
+    /// assert_eq!(error.to_string(), "refused: \"a private text\"");
+    /// ```
+    #[must_use]
+    pub fn logged_as(mut self, text: impl Into<String>) -> Self {
+        self.logged = Some(text.into());
+        self
+    }
+
+    /// What the log shows.
+    pub(crate) fn log_message(&self) -> &str {
+        self.logged.as_deref().unwrap_or(&self.message)
     }
 
     /// What happened, without the hint.

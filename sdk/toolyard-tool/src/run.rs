@@ -63,7 +63,7 @@ where
         let settled = move |ended: Result<Result<R, ToolError>, Box<dyn Any + Send>>| {
             let ended = ended.unwrap_or_else(|panic| Err(stopped(name, panic.as_ref())));
             ended.inspect_err(
-                |error| tracing::info!(target: "tools", name, error = ?error.message(), "failed"),
+                |error| tracing::info!(target: "tools", name, error = ?error.log_message(), "failed"),
             )
         };
         Box::pin(AssertUnwindSafe(running).catch_unwind().map(settled))
