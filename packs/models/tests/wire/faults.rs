@@ -1,7 +1,8 @@
 //! What providers do wrong, for each kind of provider: an error that names the provider and the fault, in time.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use futures_util::future::join_all;
 use serde_json::json;
 
 use crate::answers::{KINDS, config, hello};
@@ -61,6 +62,25 @@ async fn too_many_requests_are_an_error_with_the_time_to_wait() {
         vec![head(429, "retry-after: 17\r\n"), Step::Send(body.into_bytes())]
     })
     .await;
+}
+
+#[tokio::test]
+async fn a_server_that_fails_is_asked_twice_with_a_wait_of_ten_seconds() {
+    // All at the same time, since each of them waits.
+    let cases = KINDS.into_iter().flat_map(|kind| [(kind, 500_u16), (kind, 529)]);
+    let all = cases.map(|(kind, status)| async move {
+        let body = json!({ "error": { "message": "out of order the-key" } }).to_string();
+        let provider = Provider::new(vec![head(status, ""), Step::Send(body.into_bytes())]).await;
+        let mut client = Client::new(config(kind, &provider.url)).await;
+        let begun = Instant::now();
+        let result = client.call("ask_model", json!({ "prompt": "Hi" })).await;
+        let text = result["content"][0]["text"].as_str().unwrap();
+        let expected = format!("`m` of provider `it` answered with status {status}: out of order ***");
+        assert!(text.starts_with(&expected), "{kind}: {text}");
+        assert_eq!(provider.asked().len(), 2, "{kind} {status}");
+        assert!(begun.elapsed() >= Duration::from_secs(10), "{kind} {status}: {:?}", begun.elapsed());
+    });
+    join_all(all).await;
 }
 
 #[tokio::test]
