@@ -24,6 +24,8 @@ pub struct ListenConfig {
     pub http: Option<SocketAddr>,
     /// For newline JSON-RPC.
     pub tcp: Option<SocketAddr>,
+    /// For programs that ask models without MCP.
+    pub models: Option<SocketAddr>,
     pub local: LocalDoor,
     pub token: Option<String>,
     /// Makes its bearer an operator, who may change things through the control API.
@@ -44,6 +46,7 @@ impl fmt::Debug for ListenConfig {
         f.debug_struct("ListenConfig")
             .field("http", &self.http)
             .field("tcp", &self.tcp)
+            .field("models", &self.models)
             .finish_non_exhaustive()
     }
 }
@@ -78,6 +81,8 @@ pub(crate) fn read(field: Field, reader: &mut Reader<'_>, has_issuers: bool) -> 
     let origins = section.take("origins").map(|field| read_origins(reader, &field)).unwrap_or_default();
     let tcp_field = section.take("tcp");
     let tcp = tcp_field.as_ref().and_then(|field| read_address(reader, field));
+    let models_field = section.take("models");
+    let models = models_field.as_ref().and_then(|field| read_address(reader, field));
     let local = section.take("unix").and_then(|field| read_local(reader, &field)).unwrap_or_default();
     for key in ["port", "host", "address"] {
         if let Some(field) = section.take_other(key) {
@@ -91,7 +96,7 @@ pub(crate) fn read(field: Field, reader: &mut Reader<'_>, has_issuers: bool) -> 
     let public_url = section.take("public_url").and_then(|field| read_public_url(reader, &field));
     let keep_alive = section.take("keep_alive").and_then(|field| field.duration(reader, LONGEST_KEEP_ALIVE));
     section.finish(reader);
-    for (field, address) in [(&http_field, http), (&tcp_field, tcp)] {
+    for (field, address) in [(&http_field, http), (&tcp_field, tcp), (&models_field, models)] {
         let (Some(field), Some(address)) = (field, address) else { continue };
         // A token that is there but wrong has been reported already.
         if let Some(problem) = needs_token("", address, token_field.is_some() || has_issuers) {
@@ -102,7 +107,7 @@ pub(crate) fn read(field: Field, reader: &mut Reader<'_>, has_issuers: bool) -> 
             field.error(reader, "tokens of an issuer are for an address, and `public_url` is missing", help);
         }
     }
-    ListenConfig { http, tcp, local, token, operator_token, hosts, origins, public_url, keep_alive }
+    ListenConfig { http, tcp, models, local, token, operator_token, hosts, origins, public_url, keep_alive }
 }
 
 /// Off loopback anybody on the network could run the tools, so a token is asked for there.

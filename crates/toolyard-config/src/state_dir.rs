@@ -98,6 +98,8 @@ pub struct Announcement {
 pub struct Addresses {
     pub http: String,
     pub tcp: Option<String>,
+    /// Where models are asked without MCP.
+    pub models: Option<String>,
     pub socket: Option<PathBuf>,
     /// Where apps register.
     pub apps: Option<String>,
@@ -110,6 +112,8 @@ pub struct Running {
     pub http: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     tcp: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    models: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub socket: Option<PathBuf>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -182,10 +186,10 @@ impl Announcement {
 
     /// Writes the file again, also if another gateway has replaced it since.
     pub fn renew(&self, addresses: &Addresses) -> io::Result<()> {
-        let Addresses { http, tcp, socket, apps, apps_socket } = addresses.clone();
+        let Addresses { http, tcp, models, socket, apps, apps_socket } = addresses.clone();
         let pid = std::process::id();
         let (started, set, config) = (self.started, Some(self.set.clone()), Some(self.config.clone()));
-        let running = Running { http, tcp, socket, apps, apps_socket, pid, started, set, config };
+        let running = Running { http, tcp, models, socket, apps, apps_socket, pid, started, set, config };
         replace(&self.path, &serde_json::to_vec(&running)?)
             .map_err(|error| attempted(&error, "write", &self.path))
     }

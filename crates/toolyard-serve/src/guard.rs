@@ -4,7 +4,9 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use http::header::{HOST, HeaderName, ORIGIN};
 use http::uri::Authority;
+use tokio::net::TcpListener;
 
+use super::endpoint::Options;
 use super::fields::{Fields, text};
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
@@ -22,6 +24,17 @@ pub(crate) struct Guard {
 }
 
 impl Guard {
+    /// What this listener accepts.
+    pub(crate) fn of(listener: &TcpListener, options: &Options) -> Self {
+        let own_address = listener.local_addr().ok().filter(|address| address.ip().is_loopback());
+        Self {
+            check_host: own_address.is_some() || !options.hosts.is_empty(),
+            hosts: options.hosts.clone(),
+            own_address: own_address.map(|address| address.to_string()),
+            origins: options.origins.clone(),
+        }
+    }
+
     /// Why a request with these headers is refused, if it is.
     pub(crate) fn refusal(&self, target: Option<&Authority>, fields: Fields<'_>) -> Option<&'static str> {
         if self.check_host && !self.host_fits(target, fields) {

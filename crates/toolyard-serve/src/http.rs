@@ -84,15 +84,7 @@ where
 
 /// Accepts connections until `scope` or the endpoint ends.
 pub async fn serve_http(listener: TcpListener, endpoint: Arc<Endpoint>, scope: Scope) {
-    let own_address = listener.local_addr().ok().filter(|address| address.ip().is_loopback());
-    let options = &endpoint.options;
-    let guard = Guard {
-        check_host: own_address.is_some() || !options.hosts.is_empty(),
-        hosts: options.hosts.clone(),
-        own_address: own_address.map(|address| address.to_string()),
-        origins: options.origins.clone(),
-    };
-    let room = Room::new(&endpoint);
+    let (guard, room) = (Guard::of(&listener, &endpoint.options), Room::new(&endpoint));
     let door = Arc::new(Door { endpoint, guard, trust: Trust::Nothing });
     accept_all(listener, &door.endpoint, &scope, |stream| match room.enter(&door.endpoint.counts) {
         Entry::Welcome(permit) => scope.spawn(door.clone().serve_connection(stream, permit)),

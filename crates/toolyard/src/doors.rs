@@ -1,4 +1,4 @@
-//! Opens the listeners: HTTP, and TCP and the local socket for newline JSON-RPC.
+//! Opens the listeners: HTTP, TCP and the local socket for newline JSON-RPC, and the one for questions to models.
 
 use std::io::ErrorKind;
 use std::net::SocketAddr;
@@ -13,7 +13,7 @@ use toolyard_config::state_dir::Addresses;
 use toolyard_config::{ListenConfig, LocalDoor};
 use toolyard_model::Scope;
 use toolyard_model::local::LocalListener;
-use toolyard_serve::{Endpoint, serve_http, serve_local, serve_tcp};
+use toolyard_serve::{Endpoint, PlainCall, serve_http, serve_local, serve_plain_calls, serve_tcp};
 
 use crate::address_file::{AGAIN, OwnAddresses};
 use crate::bind::{Bound, bind, listen};
@@ -21,8 +21,16 @@ use crate::bind::{Bound, bind, listen};
 pub(crate) struct Doors {
     http: Bound,
     tcp: Option<(TcpListener, SocketAddr)>,
+    models: Option<(TcpListener, SocketAddr)>,
     local: Local,
 }
+
+/// What programs can ask without MCP, as the proxy of Stravinsky offers it.
+const MODEL_CALLS: &[PlainCall] = &[
+    PlainCall { path: "/v1/gemini/generate", tool: "models__invoke_gemini" },
+    PlainCall { path: "/v1/gemini/agentic", tool: "models__invoke_gemini_agentic" },
+    PlainCall { path: "/v1/openai/chat", tool: "models__invoke_openai" },
+];
 
 /// A socket for programs on this machine.
 pub(crate) enum Local {
@@ -69,23 +77,15 @@ impl Doors {
     ) -> Result<Self> {
         let local = local.map_or(Ok(Local::Shut), |path| open_local(path, &config.local, "listen"))?;
         let http = bind(http.or(config.http))?;
-        let tcp = match config.tcp {
-            None => None,
-            Some(asked) => {
-                let failed =
-                    || format!("cannot listen on {asked} (choose another address for tcp in [listen])");
-                let listener = listen(asked).with_context(failed)?;
-                let address = listener.local_addr().with_context(failed)?;
-                Some((listener, address))
-            }
-        };
-        Ok(Self { http, tcp, local })
+        let (tcp, models) = (open_tcp(config.tcp, "tcp")?, open_tcp(config.models, "models")?);
+        Ok(Self { http, tcp, models, local })
     }
 
     pub(crate) fn addresses(&self) -> Addresses {
         Addresses {
             http: format!("http://{}", self.http.address),
             tcp: self.tcp.as_ref().map(|(_, address)| format!("tcp://{address}")),
+            models: self.models.as_ref().map(|(_, address)| format!("http://{address}")),
             socket: self.local.path(),
             ..Addresses::default()
         }
@@ -107,6 +107,9 @@ impl Doors {
         if let Some((listener, _)) = self.tcp {
             scope.spawn(serve_tcp(listener, endpoint.clone(), scope.clone()));
         }
+        if let Some((listener, _)) = self.models {
+            scope.spawn(serve_plain_calls(listener, endpoint.clone(), MODEL_CALLS, scope.clone()));
+        }
         let (endpoint, own_addresses, inner) = (endpoint.clone(), own_addresses.clone(), scope.clone());
         scope.spawn(async move {
             let Some(listener) = self.local.listener().await else { return };
@@ -114,6 +117,15 @@ impl Doors {
             serve_local(listener, endpoint, inner).await;
         });
     }
+}
+
+/// `key` of [listen] is where the address can be chosen.
+fn open_tcp(asked: Option<SocketAddr>, key: &str) -> Result<Option<(TcpListener, SocketAddr)>> {
+    let Some(asked) = asked else { return Ok(None) };
+    let failed = || format!("cannot listen on {asked} (choose another address for {key} in [listen])");
+    let listener = listen(asked).with_context(failed)?;
+    let address = listener.local_addr().with_context(failed)?;
+    Ok(Some((listener, address)))
 }
 
 /// `section` is where the path can be chosen.

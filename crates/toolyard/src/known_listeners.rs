@@ -40,7 +40,8 @@ impl KnownListeners {
 fn is_at(addresses: &Addresses, endpoint: &Endpoint) -> bool {
     let sockets = [&addresses.socket, &addresses.apps_socket].into_iter().flatten();
     let sockets = sockets.map(|path| format!("unix://{}", path.display()));
-    let doors = [Some(&addresses.http), addresses.tcp.as_ref(), addresses.apps.as_ref()];
+    let doors =
+        [Some(&addresses.http), addresses.tcp.as_ref(), addresses.models.as_ref(), addresses.apps.as_ref()];
     let mut all = doors.into_iter().flatten().cloned().chain(sockets);
     all.any(|own| Endpoint::parse(&own).is_ok_and(|own| own.is_reached_at(endpoint)))
 }

@@ -32,6 +32,9 @@ pub(super) fn print(greeting: &Greeting<'_>) {
     if let Some(tcp) = &greeting.addresses.tcp {
         say::line(format_args!("  newline JSON-RPC: {tcp}"));
     }
+    if let Some(models) = &greeting.addresses.models {
+        say::line(format_args!("  model proxy: {models}"));
+    }
     if let Some(socket) = &greeting.addresses.socket {
         say::line(format_args!("  for `toolyard stdio`: {}", socket.display()));
     }

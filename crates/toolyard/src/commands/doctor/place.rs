@@ -72,10 +72,12 @@ pub(super) fn gateway(common: &Common, found: &Found, findings: &mut Vec<Finding
 /// Whether the addresses are free for a gateway that would listen there.
 pub(super) fn doors(common: &Common, found: &Found, config: &Config) -> Vec<Finding> {
     let http = http(config);
-    let tcp = config.listen.tcp.and_then(|address| taken(address, "tcp").map(|(_, finding)| finding));
+    let finding = |address: Option<SocketAddr>, key| taken(address?, key).map(|(_, finding)| finding);
+    let tcp = finding(config.listen.tcp, "tcp");
+    let models = finding(config.listen.models, "models");
     let set = state_dir::set(common.state_dir.as_deref(), &found.set(), &settings::variable);
     let local = socket::path(&config.listen.local, &set, &settings::variable).and_then(|path| stale(&path));
-    http.into_iter().chain(tcp).chain(local).collect()
+    http.into_iter().chain(tcp).chain(models).chain(local).collect()
 }
 
 fn http(config: &Config) -> Option<Finding> {
