@@ -16,10 +16,10 @@ use crate::gateway::Shared;
 use crate::listen::listen;
 use crate::pipeline::Chain;
 use crate::upstream::Upstream;
-use crate::{bridge, greet, hub, lean};
+use crate::{bridge, greet, hub, lean, skills};
 use resolve::{
     Named, complete_target, edits, is_of, named_entry, string_member, task_target, unknown, unknown_resource,
-    view, without_instance,
+    unknown_skill, view, without_instance,
 };
 
 /// Where a request goes.
@@ -62,6 +62,9 @@ pub(crate) fn dispatch(shared: &Arc<Shared>, request: Request, peer: Peer) -> Di
         "prompts/get" => at.get_prompt(request, peer),
         "resources/read" => at.read_resource(request, peer),
         "completion/complete" => at.complete(request, peer),
+        "skills/list" => Dispatched::Later(Box::pin(list_skills(shared.clone(), request, peer))),
+        "skills/get" => at.to_owner(request, peer, ResultKind::SkillResult),
+        "resources/directory/read" => at.to_owner(request, peer, ResultKind::DirectoryResult),
         "server/discover" => own(request, |request| Box::pin(discover(shared.clone(), request))),
         "subscriptions/listen" => {
             let (listeners, catalog) = (shared.listeners.clone(), shared.catalog.clone());
@@ -151,6 +154,13 @@ pub(crate) fn hidden_by(shared: &Shared, request: &Request) -> Option<String> {
         _ => None,
     };
     snapshot.rules().steps.hidden_by(&request.origin, &found?.entry)
+}
+
+/// Right after the start, the list waits for what upstreams offer, as the others do.
+async fn list_skills(shared: Arc<Shared>, request: Request, peer: Peer) -> Dispatched {
+    shared.wait_for_first_list(&request.origin).await;
+    let snapshot = shared.catalog.snapshot();
+    At { shared: &shared, snapshot: &snapshot }.list_skills(request, peer)
 }
 
 /// Whether the client shows pages of tools, which call tools.
@@ -321,6 +331,52 @@ impl<'a> At<'a> {
                 self.to_upstream(Request { params, ..request }, peer, upstream, edits)
             }
             Ok(((upstream, _), false)) => self.to_upstream(request, peer, upstream, Edits::default()),
+            Err(error) => refuse(request, error),
+        }
+    }
+
+    /// The skills of all upstreams of the view. A view of one upstream passes the request on.
+    fn list_skills(self, request: Request, peer: Peer) -> Dispatched {
+        let view = match self.view(&request) {
+            Ok(view) if view.alone.is_none() => view,
+            _ => return self.pass_unknown(request, peer),
+        };
+        if request.params.member("cursor").is_some_and(|cursor| !cursor.is_null()) {
+            let why = "this cursor is not valid any more; list from the start";
+            return refuse(request, CallError::invalid_params(why));
+        }
+        let mut calls = Vec::new();
+        for upstream in skills::upstreams(view) {
+            let chain = view.default_chain(&upstream);
+            let sent = self.send(request.clone(), Peer::none(), upstream, None, Edits::default(), chain);
+            if let Dispatched::Call(routed) = sent {
+                calls.push(*routed);
+            }
+        }
+        let steps = self.snapshot.rules().steps.clone();
+        own(request, |request| Box::pin(skills::list(steps, request.origin, calls)))
+    }
+
+    /// A request about a skill or a directory, which the upstream behind its URI answers.
+    fn to_owner(self, request: Request, peer: Peer, kind: ResultKind) -> Dispatched {
+        let found = string_member(&request.params, "uri").and_then(|uri| {
+            let view = self.view(&request)?;
+            if view.alone.is_some() {
+                return Ok(None);
+            }
+            let steps = &self.snapshot.rules().steps;
+            let owner = view.resource(&uri).filter(|(upstream, own)| {
+                skills::serves(upstream) && !steps.hides_resource(&request.origin, upstream, own)
+            });
+            owner.map(Some).ok_or_else(|| unknown_skill(&uri))
+        });
+        match found {
+            Ok(Some((upstream, own))) => {
+                let params = request.params.with("uri", &Raw::from_serialize(&own)).into();
+                let edits = Edits { uris: Some(kind), tasks: false };
+                self.to_upstream(Request { params, relay: false, ..request }, peer, upstream, edits)
+            }
+            Ok(None) => self.pass_unknown(request, peer),
             Err(error) => refuse(request, error),
         }
     }

@@ -6,12 +6,12 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use data_encoding::HEXLOWER;
 use toolyard_model::{Greeting, Origin};
-use toolyard_proto::modern::{SERVER_INFO, TASKS_EXTENSION, UI_EXTENSION};
+use toolyard_proto::modern::{SERVER_INFO, SKILLS_EXTENSION, TASKS_EXTENSION, UI_EXTENSION};
 use toolyard_proto::name::UpstreamId;
 use toolyard_proto::{Raw, modern};
 
-use crate::bridge;
 use crate::catalog::ViewCatalog;
+use crate::{bridge, skills};
 
 pub(crate) const NAME: &str = "toolyard";
 
@@ -83,7 +83,7 @@ pub(crate) fn discover(view: &ViewCatalog, origin: &Origin) -> Raw {
 }
 
 /// The extensions that a view of many upstreams serves. Methods of other extensions name no upstream to go to.
-const SERVED_EXTENSIONS: [&str; 2] = [TASKS_EXTENSION, UI_EXTENSION];
+const SERVED_EXTENSIONS: [&str; 3] = [TASKS_EXTENSION, UI_EXTENSION, SKILLS_EXTENSION];
 
 /// Every extension that some upstream in the view declares and the view serves.
 fn extensions(view: &ViewCatalog) -> Option<Raw> {
@@ -104,7 +104,12 @@ fn extensions(view: &ViewCatalog) -> Option<Raw> {
             });
         }
     }
-    all
+    match all {
+        Some(all) if all.member(SKILLS_EXTENSION).is_some() => {
+            Some(all.with(SKILLS_EXTENSION, &skills::settings(view)))
+        }
+        all => all,
+    }
 }
 
 fn instructions(view: &ViewCatalog) -> String {

@@ -31,6 +31,7 @@ pub mod settings;
 pub mod status;
 mod tasks;
 mod sessions;
+mod skills;
 mod sleep_watch;
 mod tool_switch;
 mod yard;

@@ -17,6 +17,7 @@ pub const SUBSCRIPTION_ID: &str = "io.modelcontextprotocol/subscriptionId";
 /// MCP Apps: tools with a user interface. The one extension that means the same to clients of either era.
 pub const UI_EXTENSION: &str = "io.modelcontextprotocol/ui";
 pub const TASKS_EXTENSION: &str = "io.modelcontextprotocol/tasks";
+pub const SKILLS_EXTENSION: &str = "io.modelcontextprotocol/skills";
 /// The tasks of the caller at a tool set in the same process, for clients of 2025-11-25: the extension has no list.
 pub const LIST_TASKS: &str = "dev.toolyard/tasks";
 

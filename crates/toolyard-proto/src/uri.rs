@@ -3,6 +3,7 @@
 //! | an upstream sends | a client sees | |
 //! |---|---|---|
 //! | `ui://rest` | `ui://ID/rest` | hosts know an app by this scheme |
+//! | `skill://rest` | `skill://ID/rest` | the extension for skills fixes the scheme |
 //! | `scheme://rest` | `yard+scheme://ID/rest` | |
 //! | `scheme:rest` | `yard+scheme:ID/rest` | |
 //! | anything else | `yard:ID/anything` | a relative reference, a template such as `{+uri}`, garbage |
@@ -18,7 +19,8 @@ pub use rewrite::{ResultKind, map_result};
 
 use crate::name::{UpstreamId, has_id_shape};
 
-const UI: &str = "ui://";
+/// Schemes that clients know, which are kept.
+const KEPT: [&str; 2] = ["ui://", "skill://"];
 const WITH_SCHEME: &str = "yard+";
 const WITHOUT_SCHEME: &str = "yard:";
 
@@ -31,7 +33,7 @@ pub fn to_shown(id: &UpstreamId, uri: &str) -> String {
 
 /// The upstream's id and its own URI, of a URI or template that a client was shown.
 ///
-/// The id only has the form of one: every `ui://X/rest` can be read this way, so the caller looks whether it
+/// The id only has the form of one: every `ui://X/rest` and `skill://X/rest` can be read this way, so the caller looks whether it
 /// knows such an upstream (without regard to case, since a client may normalise the URI).
 pub fn from_shown(shown: &str) -> Option<(&str, String)> {
     let (head, tail) = split_shown(shown)?;
@@ -41,8 +43,8 @@ pub fn from_shown(shown: &str) -> Option<(&str, String)> {
 
 /// What came before the id in the original, and everything from the id on.
 fn split_shown(shown: &str) -> Option<(&str, &str)> {
-    if shown.starts_with(UI) {
-        return Some(shown.split_at(UI.len()));
+    if let Some(scheme) = KEPT.into_iter().find(|scheme| shown.starts_with(scheme)) {
+        return Some(shown.split_at(scheme.len()));
     }
     if let Some(tail) = shown.strip_prefix(WITHOUT_SCHEME) {
         return Some(("", tail));
@@ -57,6 +59,15 @@ fn split_shown(shown: &str) -> Option<(&str, &str)> {
 struct Insertion {
     start: &'static str,
     id_at: usize,
+    is_ui: bool,
+}
+
+/// What clients know a scheme as.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Scheme {
+    Ui,
+    Skill,
+    Other,
 }
 
 impl Insertion {
@@ -67,32 +78,34 @@ impl Insertion {
     /// Reads the URI byte by byte, each with the offset at which it ends; in a JSON string with escapes the two
     /// do not go in step.
     fn of_units(mut units: impl Iterator<Item = (u8, usize)>) -> Self {
-        let Some((colon, is_ui)) = scheme(&mut units) else {
-            return Self { start: WITHOUT_SCHEME, id_at: 0 };
+        let Some((colon, scheme)) = scheme(&mut units) else {
+            return Self { start: WITHOUT_SCHEME, id_at: 0, is_ui: false };
         };
+        let is_ui = scheme == Scheme::Ui;
         match (units.next(), units.next()) {
-            (Some((b'/', _)), Some((b'/', id_at))) if is_ui => Self { start: "", id_at },
-            (Some((b'/', _)), Some((b'/', id_at))) => Self { start: WITH_SCHEME, id_at },
-            _ => Self { start: WITH_SCHEME, id_at: colon },
+            (Some((b'/', _)), Some((b'/', id_at))) if scheme != Scheme::Other => {
+                Self { start: "", id_at, is_ui }
+            }
+            (Some((b'/', _)), Some((b'/', id_at))) => Self { start: WITH_SCHEME, id_at, is_ui: false },
+            _ => Self { start: WITH_SCHEME, id_at: colon, is_ui: false },
         }
-    }
-
-    fn is_ui(self) -> bool {
-        self.start.is_empty()
     }
 }
 
-/// Where the colon after the scheme ends, and whether the scheme is `ui`. Only in lower case: hosts compare text.
-fn scheme(units: &mut impl Iterator<Item = (u8, usize)>) -> Option<(usize, bool)> {
-    let mut is_ui = true;
+/// Where the colon after the scheme ends, and what the scheme is. Only in lower case: hosts compare text.
+fn scheme(units: &mut impl Iterator<Item = (u8, usize)>) -> Option<(usize, Scheme)> {
+    let (mut is_ui, mut is_skill) = (true, true);
     for (len, (byte, end)) in units.enumerate() {
         match byte {
-            b':' if len > 0 => return Some((end, is_ui && len == 2)),
+            b':' if len == 2 && is_ui => return Some((end, Scheme::Ui)),
+            b':' if len == 5 && is_skill => return Some((end, Scheme::Skill)),
+            b':' if len > 0 => return Some((end, Scheme::Other)),
             b'a'..=b'z' | b'A'..=b'Z' => {}
             b'0'..=b'9' | b'+' | b'-' | b'.' if len > 0 => {}
             _ => return None,
         }
         is_ui = is_ui && b"ui".get(len) == Some(&byte);
+        is_skill = is_skill && b"skill".get(len) == Some(&byte);
     }
     None
 }

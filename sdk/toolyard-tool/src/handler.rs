@@ -17,6 +17,7 @@ use crate::context::unproven;
 use crate::item::completion::{Typed, render};
 use crate::item::template::Asked;
 use crate::item::tool::Tool;
+use crate::skills::Source;
 use crate::{Content, Context, ToolError, ToolSet, headers, tasks};
 
 pub(crate) use lists::Lists;
@@ -49,6 +50,7 @@ impl<S: Send + Sync + 'static> ToolSet<S> {
             "prompts/get" => self.get_prompt(request, peer),
             "resources/read" => self.read_resource(request, peer),
             "completion/complete" => self.complete(request, peer),
+            "skills/list" | "skills/get" | "resources/directory/read" => self.answer_skills(request, peer),
             "logging/setLevel" => Ok(ready(Raw::empty_object())),
             "subscriptions/listen" => Ok(self.listen(request, peer)),
             _ => match self.tasks.answer(request, peer) {
@@ -107,8 +109,31 @@ impl<S: Send + Sync + 'static> ToolSet<S> {
         Ok(self.stamped(Box::pin(settled(getting, fault)), None))
     }
 
+    /// A method of the extension for skills.
+    fn answer_skills(&self, request: &Request, peer: Peer) -> Answering {
+        let Some(source) = self.about.skills.clone() else {
+            return Err(CallError::unknown_method(request.method.as_str()));
+        };
+        self.admit(&request.origin).map_err(|error| error.to_call_error())?;
+        let context = self.context(request, peer);
+        let answering: BoxFuture<Result<Raw, CallError>> = match request.method.as_str() {
+            "skills/list" if request.params.member("cursor").is_some_and(|cursor| !cursor.is_null()) => {
+                return Err(CallError::invalid_params("`cursor` is not one of this server"));
+            }
+            "skills/list" => Box::pin(source.list(context)),
+            "skills/get" => Box::pin(source.get(context, text(request, "uri")?)),
+            "resources/read" => Box::pin(source.read(context, text(request, "uri")?)),
+            _ => Box::pin(source.directory(context, text(request, "uri")?)),
+        };
+        let answering = async { answering.await.map(AnswerBody::ours) };
+        Ok(self.stamped(Box::pin(answering), Some("private")))
+    }
+
     fn read_resource(&self, request: &Request, peer: Peer) -> Answering {
         let uri = text(request, "uri")?;
+        if self.about.skills.is_some() && Source::is_of(&uri) && self.offer.items().resource(&uri).is_none() {
+            return self.answer_skills(request, peer);
+        }
         self.admit(&request.origin).map_err(|error| error.to_call_error())?;
         let (context, items) = (self.context(request, peer), self.offer.items());
         let reading = if let Some(resource) = items.resource(&uri) {

@@ -29,6 +29,7 @@ pub mod host;
 mod pack;
 mod random;
 mod seal;
+mod skills;
 
 pub use arguments::Arguments;
 pub use changes::Changes;
@@ -49,6 +50,7 @@ pub use problems::Problems;
 pub use schema::{clamp, path};
 pub use serve::{Door, ServeError, Server, UsageError, run, run_on, serve};
 pub use set::{Live, Taken, ToolSet};
+pub use skills::Skill;
 /// Makes a function something that a [`ToolSet`] can offer. Its options are described above.
 ///
 /// ```

@@ -17,6 +17,7 @@ use crate::item::Item;
 use crate::seal::Seal;
 use crate::state::{Gives, Held, Loading, Wanted};
 use crate::tasks::{Runner, Tasks};
+use crate::{Context, Skill, ToolError, skills};
 
 pub use items::Taken;
 pub use live::Live;
@@ -59,6 +60,7 @@ pub(crate) struct About {
     icons: Vec<String>,
     pub(crate) instructions: Option<String>,
     pub(crate) wants_proof: bool,
+    pub(crate) skills: Option<skills::Source>,
     info: OnceLock<Raw>,
     /// The same, in the form that answers of tools are written with.
     written: OnceLock<Arc<RawValue>>,
@@ -105,6 +107,7 @@ impl ToolSet<()> {
                 icons: Vec::new(),
                 instructions: None,
                 wants_proof: false,
+                skills: None,
                 info: OnceLock::new(),
                 written: OnceLock::new(),
             },
@@ -156,6 +159,27 @@ impl<S: Send + Sync + 'static> ToolSet<S> {
     #[must_use]
     pub fn proven_users_only(mut self) -> Self {
         self.about.wants_proof = true;
+        self
+    }
+
+    /// Serves skills by the protocol's extension: `list` is asked whenever a client lists or reads them.
+    ///
+    /// ```
+    /// use serde_json::json;
+    /// use toolyard_tool::{Skill, ToolSet};
+    ///
+    /// let set = ToolSet::new("papers", "1.0.0").skills(async |_| {
+    ///     let front = json!({ "name": "pdf", "description": "Reads papers" });
+    ///     let text = "---\nname: pdf\ndescription: Reads papers\n---\nOpen the file.";
+    ///     Ok(vec![Skill::new("pdf", front.as_object().unwrap().clone(), text)])
+    /// });
+    /// ```
+    #[must_use]
+    pub fn skills<F>(mut self, list: impl Fn(Context) -> F + Send + Sync + 'static) -> Self
+    where
+        F: Future<Output = Result<Vec<Skill>, ToolError>> + Send + 'static,
+    {
+        self.about.skills = Some(skills::Source::new(list));
         self
     }
 

@@ -84,6 +84,10 @@ pub(super) fn unknown_resource(uri: &str) -> CallError {
     CallError::invalid_params(format!("unknown resource {uri}; `resources/list` lists the resources"))
 }
 
+pub(super) fn unknown_skill(uri: &str) -> CallError {
+    CallError::invalid_params(format!("unknown skill {uri}; `skills/list` lists the skills"))
+}
+
 /// Whether a name in a view of many upstreams seems to be one of this upstream's.
 pub(super) fn is_of(name: &str, upstream: &Upstream) -> bool {
     let rest = name.strip_prefix(upstream.id().as_str());

@@ -32,6 +32,12 @@ pub enum ResultKind {
     ToolEntry,
     /// The params of `notifications/resources/updated`.
     UpdatedParams,
+    /// One skill of `skills/list`.
+    SkillEntry,
+    /// The result of `skills/get`.
+    SkillResult,
+    /// The result of `resources/directory/read`.
+    DirectoryResult,
 }
 
 /// The JSON with its URIs shown under the upstream's id; `None` if it holds none, or is not JSON.
@@ -64,8 +70,10 @@ enum Place {
     Link,
     /// A block of type `resource`.
     Embedded,
-    /// An array of what `resources/read` returned.
+    /// An array of what `resources/read` returned, or of the files of a skill or a directory.
     Contents,
+    /// A skill, which has a `uri` and files.
+    Skill,
     /// Something with a `uri`: a resource, or what was read from one.
     Resource,
     ToolMeta,
@@ -79,14 +87,23 @@ enum Place {
 impl Place {
     fn member(self, key: &str) -> Self {
         use ResultKind::{
-            PromptResult, ReadResult, ResourceEntry, TemplateEntry, ToolEntry, ToolResult, UpdatedParams,
+            DirectoryResult, PromptResult, ReadResult, ResourceEntry, SkillEntry, SkillResult, TemplateEntry,
+            ToolEntry, ToolResult, UpdatedParams,
         };
         match (self, key) {
             (Self::Root(ToolResult) | Self::Message, "content") => Self::Content,
             (Self::Root(PromptResult), "messages") => Self::Messages,
-            (Self::Root(ReadResult), "contents") => Self::Contents,
+            (Self::Root(ReadResult), "contents")
+            | (Self::Root(DirectoryResult | SkillEntry) | Self::Skill, "resources") => Self::Contents,
+            (Self::Root(SkillResult), "skill") => Self::Skill,
             (Self::Root(ToolEntry), "_meta") => Self::ToolMeta,
-            (Self::Root(ResourceEntry | UpdatedParams) | Self::Link | Self::Resource, "uri")
+            (
+                Self::Root(ResourceEntry | UpdatedParams | SkillEntry)
+                | Self::Link
+                | Self::Resource
+                | Self::Skill,
+                "uri",
+            )
             | (Self::Root(TemplateEntry), "uriTemplate") => Self::Uri,
             (Self::Embedded, "resource") => Self::Resource,
             (Self::ToolMeta, "ui") => Self::AppMeta,
@@ -172,7 +189,7 @@ fn block_place(mut walker: Walker<'_>) -> Option<Place> {
 
 fn found_at(place: Place, uri: Text<'_>) -> Option<Found> {
     let insertion = Insertion::of_units(uri.units());
-    let wanted = matches!(place, Place::Uri) || insertion.is_ui();
+    let wanted = matches!(place, Place::Uri) || insertion.is_ui;
     wanted.then_some(Found { at: uri.at, insertion })
 }
 

@@ -144,6 +144,24 @@ impl Tools {
         Err(ToolError::new(format!("the tool `{name}` asked {MOST_ROUNDS} times without finishing")))
     }
 
+    /// The skills of all servers that the caller sees, as the protocol's extension lists them; none where no server has
+    /// any.
+    pub async fn skills(&self) -> Result<Vec<Value>, ToolError> {
+        let mut page: Value = self.request(Method::new("skills/list"), &Raw::empty_object()).await?.read()?;
+        Ok(match page["skills"].take() {
+            Value::Array(skills) => skills,
+            _ => Vec::new(),
+        })
+    }
+
+    /// The text of a resource that the caller can read.
+    pub async fn read_text(&self, uri: &str) -> Result<String, ToolError> {
+        let params = json!({ "uri": uri });
+        let read: Value = self.request(Method::new("resources/read"), &params.into()).await?.read()?;
+        let text = read["contents"][0]["text"].as_str();
+        text.map(str::to_owned).ok_or_else(|| ToolError::new(format!("{uri} is not a text")))
+    }
+
     /// Puts the questions of a tool to the caller, all at once.
     async fn answers(&self, questions: &Value) -> Result<Value, ToolError> {
         let questions = questions.as_object().cloned().unwrap_or_default();

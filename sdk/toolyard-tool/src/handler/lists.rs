@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 use serde_json::{Value, json};
 use toolyard_model::{ClientKey, Origin, Request};
 use toolyard_proto::app::UNLISTED;
-use toolyard_proto::modern::{stamp_cache, stamp_result};
+use toolyard_proto::modern::{SKILLS_EXTENSION, stamp_cache, stamp_result};
 use toolyard_proto::{CallError, Method, Raw, Revision, legacy};
 
 use super::{Answering, TTL_MS, ready};
@@ -47,7 +47,8 @@ impl<S: Send + Sync + 'static> ToolSet<S> {
         if is_live || !items.prompts.is_empty() {
             capabilities["prompts"] = json!({ "listChanged": true });
         }
-        if is_live || !items.resources.is_empty() || !items.templates.is_empty() {
+        let has_skills = self.about.skills.is_some();
+        if is_live || has_skills || !items.resources.is_empty() || !items.templates.is_empty() {
             capabilities["resources"] = json!({ "subscribe": true, "listChanged": true });
         }
         if is_live || !items.completions.is_empty() {
@@ -55,6 +56,9 @@ impl<S: Send + Sync + 'static> ToolSet<S> {
         }
         if is_live || items.has_tasks() {
             tasks::declare(origin, &mut capabilities);
+        }
+        if has_skills {
+            capabilities["extensions"][SKILLS_EXTENSION] = json!({ "directoryRead": true });
         }
         capabilities
     }

@@ -2,7 +2,7 @@
 
 use super::*;
 
-const KINDS: [ResultKind; 7] = [
+const KINDS: [ResultKind; 10] = [
     ResultKind::ToolResult,
     ResultKind::PromptResult,
     ResultKind::ReadResult,
@@ -10,6 +10,9 @@ const KINDS: [ResultKind; 7] = [
     ResultKind::TemplateEntry,
     ResultKind::ToolEntry,
     ResultKind::UpdatedParams,
+    ResultKind::SkillEntry,
+    ResultKind::SkillResult,
+    ResultKind::DirectoryResult,
 ];
 
 /// In the expected text, `@/` represents the id, and `^` the prefix of a scheme.
@@ -81,7 +84,10 @@ fn tool_results_keep_what_only_looks_like_a_resource() {
 
 #[test]
 fn each_kind_of_answer_has_its_own_places() {
-    use ResultKind::{PromptResult, ReadResult, ResourceEntry, TemplateEntry, ToolEntry, UpdatedParams};
+    use ResultKind::{
+        DirectoryResult, PromptResult, ReadResult, ResourceEntry, SkillEntry, SkillResult, TemplateEntry,
+        ToolEntry, UpdatedParams,
+    };
     for (kind, raw, expected) in [
         (
             PromptResult,
@@ -114,6 +120,21 @@ fn each_kind_of_answer_has_its_own_places() {
             r#"{"name":"t","_meta":{"ui":{"resourceUri":"ui://@/v"},"ui/resourceUri":"ui://@/v"}}"#,
         ),
         (UpdatedParams, r#"{"uri":"a:b"}"#, r#"{"uri":"^a:@/b"}"#),
+        (
+            SkillEntry,
+            r#"{"uri":"skill://s/SKILL.md","frontmatter":{"uri":"a:b"},"resources":[{"uri":"skill://s/a"}]}"#,
+            r#"{"uri":"skill://@/s/SKILL.md","frontmatter":{"uri":"a:b"},"resources":[{"uri":"skill://@/s/a"}]}"#,
+        ),
+        (
+            SkillResult,
+            r#"{"skill":{"uri":"skill://s/SKILL.md","resources":[{"uri":"a://b"}]},"uri":"a:b"}"#,
+            r#"{"skill":{"uri":"skill://@/s/SKILL.md","resources":[{"uri":"^a://@/b"}]},"uri":"a:b"}"#,
+        ),
+        (
+            DirectoryResult,
+            r#"{"resources":[{"uri":"skill://s/a"}]}"#,
+            r#"{"resources":[{"uri":"skill://@/s/a"}]}"#,
+        ),
     ] {
         check(kind, raw, expected);
     }
