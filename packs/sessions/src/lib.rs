@@ -13,7 +13,10 @@ mod skills;
 mod tools;
 mod transcript;
 
-use toolyard_tool::{Host, Pack, ToolSet};
+use std::pin::Pin;
+use std::sync::Arc;
+
+use toolyard_tool::{Context, Host, Pack, Skill, ToolError, ToolSet};
 
 use config::Config;
 use sessions::Sessions;
@@ -32,6 +35,7 @@ fn tools(config: Config, host: Host) -> ToolSet<Sessions> {
             "Reads the sessions that Claude Code, Codex and Gemini have written. `session_search` finds what was \
              discussed, `session_blame` names the session that wrote a line of a file.",
         )
+        .skills(on_disk_of(Sessions { config: config.clone(), host: host.clone() }))
         .state(Sessions { config, host })
         .with::<list::session_list>()
         .with::<read::session_read>()
@@ -39,6 +43,17 @@ fn tools(config: Config, host: Host) -> ToolSet<Sessions> {
         .with::<blame::session_blame>()
         .with::<on_disk::skill_list>()
         .with::<on_disk::skill_get>()
+}
+
+type Listing = Pin<Box<dyn Future<Output = Result<Vec<Skill>, ToolError>> + Send>>;
+
+/// The skills on disk that a caller may see, for the protocol's extension.
+fn on_disk_of(sessions: Sessions) -> impl Fn(Context) -> Listing + Send + Sync + 'static {
+    let sessions = Arc::new(sessions);
+    move |context| {
+        let sessions = sessions.clone();
+        Box::pin(async move { sessions.served_skills(&context).await })
+    }
 }
 
 #[cfg(test)]

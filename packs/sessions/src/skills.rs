@@ -1,15 +1,21 @@
 //! Skills (`SKILL.md` in a folder of its own) and commands (Markdown files) on disk.
 
+mod frontmatter;
+
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use data_encoding::HEXLOWER;
+use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
 const SKILL_FOLDERS: [&str; 4] = [".claude/skills", ".agents/skills", ".codex/skills", ".gemini/skills"];
 const COMMANDS: &str = ".claude/commands";
 const MOST_FILE: u64 = 1 << 20;
 const MOST_SKILLS: usize = 2000;
+/// What the extension allows one skill: files, and their size together.
+const MOST_FILES: usize = 512;
+const MOST_SIZE: usize = 16 << 20;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Skill {
@@ -85,8 +91,8 @@ fn read(path: &Path, name: String, is_command: bool, of_project: bool) -> Option
         return None;
     }
     let text = std::fs::read_to_string(path).ok()?;
-    let front = frontmatter(&text);
-    let value = |key: &str| front.iter().find(|(name, _)| name == key).map(|(_, value)| value.clone());
+    let front = frontmatter::read(&text).unwrap_or_default();
+    let value = |key: &str| front.get(key).and_then(Value::as_str).map(|text| text.trim().to_owned());
     let first_line = || text.lines().map(str::trim).find(|line| !line.is_empty() && !line.starts_with("---"));
     Some(Skill {
         name: value("name").filter(|_| !is_command).unwrap_or(name),
@@ -100,31 +106,62 @@ fn read(path: &Path, name: String, is_command: bool, of_project: bool) -> Option
     })
 }
 
-/// The keys at the top level of the block between two lines `---`. A value may continue in indented lines.
-fn frontmatter(text: &str) -> Vec<(String, String)> {
-    let mut lines = text.lines();
-    if lines.next().map(str::trim_end) != Some("---") {
-        return Vec::new();
+/// A skill as the protocol's extension serves it, with all files of its folder. Commands are not skills, and neither is a
+/// folder whose name is not that of its skill.
+pub(crate) fn served(skill: &Skill) -> Option<toolyard_tool::Skill> {
+    let folder = skill.path.parent().filter(|_| !skill.is_command)?;
+    let front = frontmatter::read(&skill.text)?;
+    let has_text = |key: &str| front.get(key).and_then(Value::as_str).is_some_and(|text| !text.is_empty());
+    let is_named = front.get("name").and_then(Value::as_str) == folder.file_name()?.to_str();
+    if !is_named || !is_valid_name(&skill.name) || !has_text("description") {
+        return None;
     }
-    let mut keys: Vec<(String, String)> = Vec::new();
-    for line in lines.take_while(|line| line.trim_end() != "---") {
-        if line.starts_with([' ', '\t']) {
-            if let Some((_, value)) = keys.last_mut() {
-                let more = line.trim();
-                *value = if value.is_empty() { more.to_owned() } else { format!("{value} {more}") };
-            }
-        } else if let Some((key, value)) = line.split_once(':') {
-            let value = value.trim();
-            let value = if matches!(value, "|" | ">" | "|-" | ">-") { "" } else { value };
-            keys.push((key.trim().to_owned(), unquoted(value).to_owned()));
-        }
-    }
-    keys
+    let (mut files, mut size) = (Vec::new(), skill.text.len());
+    files_below(folder, "", 4, &mut size, &mut files);
+    files.sort();
+    let served = toolyard_tool::Skill::new(&skill.name, front, skill.text.as_bytes());
+    Some(files.into_iter().fold(served, |served, (path, content)| served.file(path, content)))
 }
 
-fn unquoted(value: &str) -> &str {
-    let within = |quote| value.strip_prefix(quote).and_then(|value| value.strip_suffix(quote));
-    within('"').or_else(|| within('\'')).unwrap_or(value)
+/// As the specification of skills has it.
+fn is_valid_name(name: &str) -> bool {
+    let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    (1..=64).contains(&name.len())
+        && name.chars().all(is_plain)
+        && !name.starts_with('-')
+        && !name.ends_with('-')
+        && !name.contains("--")
+}
+
+/// The files besides `SKILL.md`. Links are not followed, and what is hidden or too large is left out.
+fn files_below(
+    folder: &Path,
+    prefix: &str,
+    depth: usize,
+    size: &mut usize,
+    files: &mut Vec<(String, Vec<u8>)>,
+) {
+    let Ok(entries) = std::fs::read_dir(folder) else { return };
+    for entry in entries.flatten() {
+        let (Ok(kind), Ok(name)) = (entry.file_type(), entry.file_name().into_string()) else { continue };
+        let path = format!("{prefix}{name}");
+        if name.starts_with('.') || path == "SKILL.md" {
+            continue;
+        }
+        if kind.is_dir() && depth > 0 {
+            files_below(&entry.path(), &format!("{path}/"), depth - 1, size, files);
+        } else if kind.is_file() && files.len() + 1 < MOST_FILES {
+            let length = entry.metadata().map_or(u64::MAX, |metadata| metadata.len());
+            let Ok(length) = usize::try_from(length) else { continue };
+            if size.saturating_add(length) > MOST_SIZE {
+                continue;
+            }
+            if let Ok(content) = std::fs::read(entry.path()) {
+                *size += content.len();
+                files.push((path, content));
+            }
+        }
+    }
 }
 
 #[cfg(test)]
@@ -154,6 +191,25 @@ mod tests {
         assert_eq!(shown, [("pdf", "project", "Reads papers"), ("git:sync", "user", "Pull, then push.")]);
         assert_eq!(found[0].hides, Some(home.join(".codex/skills/pdf/SKILL.md")));
         assert_eq!(found[0].digest.len(), 64);
+    }
+
+    #[test]
+    fn a_served_skill_has_the_files_of_its_folder() {
+        let home = tempfile::tempdir().unwrap();
+        let folder = home.path().join(".claude/skills/pdf");
+        write(&folder.join("SKILL.md"), "---\nname: pdf\ndescription: d\nversion: 2\n---\nBody");
+        write(&folder.join("references/forms.md"), "Forms");
+        write(&folder.join(".env"), "a secret");
+        write(&home.path().join(".claude/skills/other/SKILL.md"), "---\nname: wrong\ndescription: d\n---\n");
+        write(&home.path().join(".claude/skills/Bad/SKILL.md"), "---\nname: Bad\ndescription: d\n---\n");
+        write(&home.path().join(".claude/commands/c.md"), "---\nname: c\ndescription: d\n---\n");
+        let all = find_all(&[], home.path());
+        assert_eq!(all.len(), 4);
+        let front = serde_json::json!({ "name": "pdf", "description": "d", "version": 2 });
+        let text = std::fs::read(folder.join("SKILL.md")).unwrap();
+        let expected = toolyard_tool::Skill::new("pdf", front.as_object().unwrap().clone(), text)
+            .file("references/forms.md", "Forms");
+        assert_eq!(all.iter().filter_map(served).collect::<Vec<_>>(), [expected]);
     }
 
     #[cfg(unix)]
