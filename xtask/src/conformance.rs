@@ -61,6 +61,9 @@ pub(crate) struct Options {
     /// The authorization scenarios for clients, with the gateway as the client.
     #[arg(long, conflicts_with_all = ["url", "direct", "upstream", "client", "all_doors", "crossed", "asks_by_era", "era"])]
     client_auth: bool,
+    /// The scenarios of the extension for skills, through the gateway with three upstreams that have skills.
+    #[arg(long, conflicts_with_all = ["url", "direct", "upstream", "client", "all_doors", "crossed", "asks_by_era", "client_auth", "era"])]
+    skills: bool,
     /// Only this revision's requirements; all sets if not given.
     #[arg(long)]
     requirements: Option<String>,
@@ -91,6 +94,11 @@ impl Options {
     /// The authorization scenarios for clients.
     pub(crate) fn client_auth() -> Self {
         Self { client_auth: true, ..Self::default() }
+    }
+
+    /// The scenarios of the extension for skills.
+    pub(crate) fn skills() -> Self {
+        Self { skills: true, ..Self::default() }
     }
 
     fn is_wanted(&self, requirements: &str) -> bool {
@@ -159,6 +167,9 @@ pub(crate) fn conformance(options: &Options) -> Result<()> {
     if let Some(programs) = programs.as_deref().filter(|_| options.client_auth) {
         return client_auth(options, &suite, programs);
     }
+    if let Some(programs) = programs.as_deref().filter(|_| options.skills) {
+        return skills(&suite, programs, &results);
+    }
     for scene in options.scenes() {
         for requirements in suite::REQUIREMENTS {
             if !options.is_wanted(requirements) || !scene.can_run(requirements) {
@@ -178,6 +189,21 @@ pub(crate) fn conformance(options: &Options) -> Result<()> {
             verdicts.push(verdict);
         }
     }
+    conclude(&verdicts)
+}
+
+/// The scenarios of the extension for skills, one after the other.
+fn skills(suite: &Suite, programs: &Path, results: &Path) -> Result<()> {
+    let mut stage = Scene::Skills.set(Some(programs), "modern", &[], results)?;
+    let mut verdicts = Vec::new();
+    for (requirements, scenario) in suite::SKILLS {
+        let name = format!("{requirements} by {}, {scenario}", Scene::Skills.name());
+        let run = || suite.run(&name, &stage.url, requirements, Scene::Skills.held_to(), Some(scenario));
+        let verdict = step(&name, run)?;
+        verdict.print();
+        verdicts.push(verdict);
+    }
+    stage.check_alive()?;
     conclude(&verdicts)
 }
 

@@ -19,6 +19,7 @@ mod plain;
 mod prompts;
 mod resources;
 mod set;
+mod skills;
 #[cfg(test)]
 mod tests;
 
@@ -66,6 +67,13 @@ impl Fixture {
     pub fn speaking(eras: Eras) -> Self {
         let counts = Arc::<Counts>::default();
         Self { eras, asks_by_era: false, set: Arc::new(set::set(counts.clone())), counts }
+    }
+
+    /// A server that also serves a skill of this name.
+    pub fn with_skill(name: &str) -> Self {
+        let counts = Arc::<Counts>::default();
+        let set = skills::with_skill(set::set(counts.clone()), name);
+        Self { eras: Eras::default(), asks_by_era: false, set: Arc::new(set), counts }
     }
 
     /// A server for both eras whose tools ask as those of the SDKs' own servers do: by a request in legacy sessions

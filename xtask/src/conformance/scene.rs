@@ -1,5 +1,6 @@
 //! What the suite is pointed at: starts the fixture and the gateway in front of it, and stops them again.
 
+use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -8,7 +9,7 @@ use anyhow::{Context as _, Result};
 use tempfile::TempDir;
 
 use super::door::Door;
-use super::suite::TASKS;
+use super::suite::{SKILLS, TASKS};
 use crate::process::Background;
 use crate::workspace::{self, Profile};
 
@@ -22,6 +23,8 @@ pub(super) enum Scene {
     Upstream(Door),
     /// Clients reach the gateway by this.
     Client(Door),
+    /// Three fixtures with a skill each, in one view.
+    Skills,
 }
 
 /// A scene that is set: what runs, and where the suite finds it. Everything ends when this is dropped.
@@ -58,6 +61,7 @@ impl Scene {
             Self::Fixture => "the fixture itself".to_owned(),
             Self::Upstream(door) => format!("gateway, fixture behind {door}"),
             Self::Client(door) => format!("gateway, client over {door}"),
+            Self::Skills => "gateway, three upstreams with skills".to_owned(),
         }
     }
 
@@ -67,6 +71,7 @@ impl Scene {
             Self::Url(_) | Self::Fixture => "direct".to_owned(),
             Self::Upstream(door) => door.label().to_owned(),
             Self::Client(door) => format!("{}-client", door.label()),
+            Self::Skills => "skills".to_owned(),
         }
     }
 
@@ -75,6 +80,7 @@ impl Scene {
     pub(super) fn held_to(&self) -> &'static [(&'static str, &'static str)] {
         match self {
             Self::Fixture => &TASKS,
+            Self::Skills => &SKILLS,
             Self::Url(_) | Self::Upstream(_) | Self::Client(_) => &[],
         }
     }
@@ -110,6 +116,7 @@ impl Scene {
                 let reach = door.gateway(&set, &origin)?;
                 format!("{}/mcp/{UPSTREAM}", set.gateway("in-front", &reach)?)
             }
+            Self::Skills => format!("{}/mcp", set.gateway_with_skills()?),
         };
         // The last to start is the first to stop.
         let running = set.running.into_iter().rev().collect();
@@ -158,6 +165,19 @@ impl Set<'_> {
         let (server, origin) = Background::serve("the gateway", &mut command, &log)?;
         self.running.push(server);
         Ok(origin)
+    }
+
+    /// Starts a gateway with three upstreams that have a skill each, two of them over HTTP and one on stdio.
+    fn gateway_with_skills(&mut self) -> Result<String> {
+        let mut reach = format!(
+            "command = {}\nargs = [\"--stdio\", \"--skill\", \"first\"]\n",
+            toml_string(&self.program("fixture"))
+        );
+        for name in ["second", "third"] {
+            let url = self.fixture(&["--listen", "127.0.0.1:0", "--skill", name])?;
+            let _ = write!(reach, "\n[upstreams.{name}]\nurl = \"{url}/mcp\"\n");
+        }
+        self.gateway("gateway", &reach)
     }
 
     pub(super) fn config(&self, name: &str) -> PathBuf {

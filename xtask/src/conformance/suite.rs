@@ -41,6 +41,13 @@ pub(super) const TASKS: [(&str, &str); 9] = [
     ("2026-07-28", "tasks-wire-fields"),
 ];
 
+/// Those of the extension for skills. Run alone, since the set of the revision does not have them.
+pub(super) const SKILLS: [(&str, &str); 3] = [
+    ("2026-07-28", "sep-2640-skills-directory"),
+    ("2026-07-28", "sep-2640-skills-enumeration"),
+    ("2026-07-28", "sep-2640-skills-manifest"),
+];
+
 pub(super) struct Suite {
     node: PathBuf,
     script: PathBuf,

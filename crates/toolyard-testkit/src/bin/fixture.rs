@@ -1,7 +1,7 @@
 //! The conformance fixture as a program: over HTTP at `/mcp` (and at `/sse` for HTTP+SSE), over
 //! stdio, or on a socket.
 //!
-//! `fixture --listen ADDR | --stdio | --tcp ADDR | --unix PATH [--era legacy|modern|both | --asks-by-era]`
+//! `fixture --listen ADDR | --stdio | --tcp ADDR | --unix PATH [--era legacy|modern|both | --asks-by-era | --skill NAME]`
 
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -15,7 +15,7 @@ use toolyard_serve::{Endpoint, Options, serve_http, serve_local, serve_stream, s
 use toolyard_testkit::Fixture;
 use toolyard_testkit::fixture::Eras;
 
-const USAGE: &str = "usage: fixture --listen ADDR | --stdio | --tcp ADDR | --unix PATH [--era legacy|modern|both | --asks-by-era]";
+const USAGE: &str = "usage: fixture --listen ADDR | --stdio | --tcp ADDR | --unix PATH [--era legacy|modern|both | --asks-by-era | --skill NAME]";
 
 enum Door {
     Http(String),
@@ -84,6 +84,7 @@ fn arguments(mut words: impl Iterator<Item = String>) -> Result<(Door, Fixture),
                 });
             }
             "--asks-by-era" => fixture = Fixture::asking_by_era(),
+            "--skill" => fixture = Fixture::with_skill(&words.next().ok_or_else(|| USAGE.to_owned())?),
             _ => return Err(USAGE.to_owned()),
         }
     }
