@@ -79,6 +79,13 @@ pub enum What {
         tool: Arc<str>,
         why: String,
     },
+    /// Something happened in a pack, such as a line that an agent has written.
+    Published {
+        pack: Arc<str>,
+        /// The owner of what it is about.
+        principal: Arc<str>,
+        event: Arc<Value>,
+    },
     SessionBegan {
         client: String,
         principal: Principal,
@@ -101,6 +108,7 @@ impl What {
             Self::ApprovalDecided { .. } => "approval.decided",
             Self::ToolHeld { .. } => "tool.held",
             Self::ToolAccepted { .. } => "tool.accepted",
+            Self::Published { .. } => "pack.event",
             Self::SessionBegan { .. } => "session.began",
             Self::SessionEnded { .. } => "session.ended",
         }
@@ -116,7 +124,9 @@ impl What {
             | Self::Refused { record, .. } => *record.principal == *own,
             Self::SessionBegan { principal, .. } => **principal.name() == *own,
             Self::SessionEnded { principal, .. } => principal.as_deref() == Some(own),
-            Self::ApprovalDecided { principal, .. } => **principal == *own,
+            Self::ApprovalDecided { principal, .. } | Self::Published { principal, .. } => {
+                **principal == *own
+            }
             Self::ToolHeld { .. } | Self::ToolAccepted { .. } => false,
             Self::UpstreamChanged { .. } | Self::CatalogChanged { .. } => true,
         }
@@ -143,6 +153,9 @@ impl Event {
             }),
             What::ToolHeld { tool, why } | What::ToolAccepted { tool, why } => {
                 json!({ "tool": tool, "why": why })
+            }
+            What::Published { pack, principal, event } => {
+                json!({ "pack": pack, "principal": principal, "event": &**event })
             }
             What::SessionBegan { client, principal, view } => {
                 json!({ "client": client, "principal": principal.name(), "view": format!("/mcp/{view}") })

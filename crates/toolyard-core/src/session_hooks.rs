@@ -12,6 +12,7 @@ use toolyard_model::{BoxFuture, ClientKey, ControlRequest, ControlResponse, Orig
 
 use crate::Gateway;
 use crate::api::Answered;
+use crate::event::What;
 use crate::ledger::label;
 
 /// How long a session sends nothing before it counts as idle.
@@ -74,6 +75,15 @@ impl Activity {
 }
 
 impl Gateway {
+    /// Publishes what happened in a pack, if the event stream is read.
+    pub fn publish(&self, pack: &str, principal: &str, event: Value) {
+        let events = &self.common().events;
+        if events.is_read() {
+            let (pack, principal) = (pack.into(), principal.into());
+            events.emit(What::Published { pack, principal, event: Arc::new(event) });
+        }
+    }
+
     /// Runs the hooks of a point for this subject: the name of a tool or model, or `None`.
     pub async fn run_hooks(&self, point: Point, subject: Option<Arc<str>>, data: Value) -> Outcome {
         let rules = self.rules();

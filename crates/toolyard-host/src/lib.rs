@@ -18,12 +18,12 @@ use serde_json::{Value, json};
 use toolyard_guard::Guard;
 use toolyard_model::{Delegates, Handler};
 use toolyard_tool::Host;
-use toolyard_tool::host::{Credentials, Hooks, Limits, WeakHost};
+use toolyard_tool::host::{Credentials, Events, Hooks, Limits, WeakHost};
 
 use children::GuardedChildren;
 use folders::PackFolders;
 use gateway::TheGateway;
-use services::{LateCredentials, LateDelegations, LateHooks, LateLimits};
+use services::{LateCredentials, LateDelegations, LateEvents, LateHooks, LateLimits};
 use tasks::SqliteTasks;
 
 /// Whether the user lets packs run programs and code of a project.
@@ -59,6 +59,7 @@ struct Shared {
     limits: Arc<LateLimits>,
     credentials: Arc<LateCredentials>,
     delegations: Arc<LateDelegations>,
+    events: Arc<LateEvents>,
     /// By pack: a set that replaces another one goes on with its tasks.
     tasks: Mutex<HashMap<String, SqliteTasks>>,
 }
@@ -79,6 +80,7 @@ impl Hosts {
             limits: Arc::default(),
             credentials: Arc::default(),
             delegations: Arc::default(),
+            events: Arc::default(),
             tasks: Mutex::default(),
         }))
     }
@@ -103,6 +105,11 @@ impl Hosts {
         self.0.credentials.set(credentials);
     }
 
+    /// The event stream. It comes with the gateway, so it is set later.
+    pub fn set_events(&self, events: Arc<dyn Events>) {
+        self.0.events.set(events);
+    }
+
     /// The tokens of runs that packs start, and the command that serves the gateway to one of them.
     pub fn set_delegates(&self, delegates: Delegates, command: Vec<String>) {
         self.0.delegations.set(delegates, command);
@@ -121,6 +128,7 @@ impl Hosts {
             .limits(self.0.limits.clone())
             .credentials(self.0.credentials.clone())
             .delegations(self.0.delegations.clone())
+            .events(self.0.events.clone())
             .tasks(Arc::new(self.tasks(pack, &folders)))
             .build();
         let mut made = self.made();

@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use serde_json::Value;
 use toolyard_model::{BoxFuture, Delegates, Principal, View};
 use toolyard_tool::host::{
-    Credentials, Delegation, Delegations, Hooks, Limits, NotSignedIn, Permit, Verdict,
+    Credentials, Delegation, Delegations, Events, Hooks, Limits, NotSignedIn, Permit, Verdict,
 };
 
 #[derive(Default)]
@@ -61,6 +61,23 @@ impl Credentials for LateCredentials {
         }
         let missing = NotSignedIn::new(provider);
         Box::pin(async { Err(missing) })
+    }
+}
+
+#[derive(Default)]
+pub(crate) struct LateEvents(OnceLock<Arc<dyn Events>>);
+
+impl LateEvents {
+    pub(crate) fn set(&self, events: Arc<dyn Events>) {
+        let _ = self.0.set(events);
+    }
+}
+
+impl Events for LateEvents {
+    fn publish(&self, pack: &str, principal: &str, event: Value) {
+        if let Some(events) = self.0.get() {
+            events.publish(pack, principal, event);
+        }
     }
 }
 

@@ -7,6 +7,7 @@ mod validate;
 mod commands;
 mod settings;
 mod plan;
+mod pack_events;
 mod pack_hooks;
 mod packs;
 mod cluster;

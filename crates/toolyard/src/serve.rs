@@ -39,6 +39,7 @@ use crate::doors::Doors;
 use crate::failure::Failure;
 use crate::known_listeners::KnownListeners;
 use crate::logging::{self, Wish};
+use crate::pack_events::PackEvents;
 use crate::pack_hooks::PackHooks;
 use crate::plan::plan;
 use crate::settings::{self, Settings};
@@ -289,6 +290,7 @@ fn serve_packs(context: &ConnectContext, gateway: &Arc<Gateway>, config: &Config
     let handler: Arc<dyn Handler> = gateway.clone();
     context.hosts().set_gateway(&handler);
     context.hosts().set_hooks(PackHooks::of(gateway));
+    context.hosts().set_events(PackEvents::of(gateway));
     context.hosts().set_credentials(context.sign_ins().accounts(&config.logins));
 }
 

@@ -10,6 +10,7 @@ use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use serde_json::json;
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::sync::{Notify, oneshot, watch};
 use toolyard_tool::Host;
@@ -20,6 +21,8 @@ use crate::config::TypeConfig;
 use crate::store::{End, Output, Run, Status, Store, shortened};
 
 const MOST_STDERR: usize = 16 << 10;
+/// What an event shows of a line.
+const MOST_PUBLISHED: usize = 2 << 10;
 /// How long the output of a program that has ended is read.
 const LAST_OUTPUT: Duration = Duration::from_secs(1);
 
@@ -105,6 +108,8 @@ impl Job {
         if let Err(error) = self.store.end(&self.run.id, status, &end) {
             tracing::error!(target: "agents", error = %error.message(), "could not record the end of an agent");
         }
+        let about = json!({ "agent": self.run.id, "type": self.run.agent_type, "status": status.as_str() });
+        self.host.publish(&self.run.owner, about);
         tracing::info!(target: "agents", agent = %self.run.id, kind = %self.run.agent_type, status = status.as_str(), "an agent ended");
         live.ended.send_replace(true);
     }
@@ -131,7 +136,7 @@ impl Job {
     async fn supervise(&self, child: Child, folder: &std::path::Path) -> (Status, End) {
         let Child { stdin, stdout, stderr, mut control } = child;
         let output = match self.store.output(&self.run.id) {
-            Ok(output) => Arc::new(Mutex::new(output)),
+            Ok(output) => Arc::new(Mutex::new(output.seen_by(self.publisher()))),
             Err(error) => return (Status::Failed, End { error: Some(error.to_string()), ..End::default() }),
         };
         let (errors, mut stderr) = (Mutex::new(Vec::new()), stderr);
@@ -166,6 +171,16 @@ impl Job {
         ended.unwrap_or_else(|((status, error), result)| {
             (status, End { error: Some(error), result, ..End::default() })
         })
+    }
+
+    /// Puts lines of the agent on the gateway's event stream.
+    fn publisher(&self) -> impl Fn(&str) + Send + 'static {
+        let (host, id, kind) = (self.host.clone(), self.run.id.clone(), self.run.agent_type.clone());
+        let owner = self.run.owner.clone();
+        move |line| {
+            let line = shortened(line, MOST_PUBLISHED);
+            host.publish(&owner, json!({ "agent": id, "type": kind, "line": line }));
+        }
     }
 
     /// Waits until the agent must be stopped: the status it ends with, and why.

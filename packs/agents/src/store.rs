@@ -205,7 +205,7 @@ impl Store {
         let path = self.output_path(id);
         let file = OpenOptions::new().create(true).append(true).open(path)?;
         let written = file.metadata()?.len();
-        Ok(Output { file, written })
+        Ok(Output { file, written, seen: Box::new(|_| ()) })
     }
 
     /// The last lines of the output.
@@ -230,14 +230,22 @@ pub(crate) struct End {
 }
 
 /// The output of a run, appended line by line up to a limit.
-#[derive(Debug)]
 pub(crate) struct Output {
     file: File,
     written: u64,
+    /// Gets each line, also those beyond the limit.
+    seen: Box<dyn Fn(&str) + Send>,
 }
 
 impl Output {
+    /// Also gives each line to this function.
+    pub(crate) fn seen_by(mut self, seen: impl Fn(&str) + Send + 'static) -> Self {
+        self.seen = Box::new(seen);
+        self
+    }
+
     pub(crate) fn line(&mut self, line: &str) {
+        (self.seen)(line);
         let bytes = line.len() as u64 + 1;
         if self.written + bytes > MOST_OUTPUT {
             return;

@@ -311,6 +311,34 @@ async fn an_agent_that_speaks_the_protocol_asks_its_owner() {
     assert_eq!(bench.agents.store.tail(&run.id, 5), ["[asks] rm x", "Hello. allowed"]);
 }
 
+/// Writes a line of 5 MiB that is no message, a chunk of 300 KiB without a line break, 300 times, and ends well.
+const ENDLESS_ACP: &str = r#"
+big=$(head -c 300000 /dev/zero | tr '\0' x)
+read line; echo '{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":1}}'
+read line; echo '{"jsonrpc":"2.0","id":2,"result":{"sessionId":"s"}}'
+read line
+head -c 5242880 /dev/zero | tr '\0' y; echo
+for i in $(seq 30); do
+  echo '{"jsonrpc":"2.0","method":"session/update","params":{"update":{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"'$big'"}}}}'
+done
+echo '{"jsonrpc":"2.0","id":3,"result":{"stopReason":"end_turn"}}'
+exec sleep 1000
+"#;
+
+#[tokio::test]
+async fn an_agent_that_writes_without_end_takes_bounded_memory_and_disk() {
+    let bench = Bench::with(json!({ "program": "acp", "command": ["sh", "-c", ENDLESS_ACP] }));
+    let run = bench.run("x", 60).await;
+    assert_eq!(run.status, Status::Completed, "{:?}", run.error);
+    let result = run.result.unwrap();
+    assert_eq!(result.len(), (1 << 20) + '…'.len_utf8());
+    let output = bench.agents.store.folder().join("runs").join(format!("{}.log", run.id));
+    let text = std::fs::read_to_string(output).unwrap();
+    let longest = text.lines().map(str::len).max().unwrap();
+    assert!(longest <= (64 << 10) + '…'.len_utf8(), "a line of {longest} bytes is shown");
+    assert!(!text.contains('y'), "what is no message is not shown");
+}
+
 fn git(folder: &Path, arguments: &[&str]) {
     let config = ["-c", "user.name=a", "-c", "user.email=a@b"];
     let done =

@@ -24,7 +24,7 @@ pub use child::{Child, ChildCommand, ChildControl, Children};
 pub use folders::{Folders, FoldersIn};
 pub use git::Git;
 pub use services::{
-    Credentials, Delegation, Delegations, Gateway, Hooks, Limits, NotSignedIn, Permit, Verdict,
+    Credentials, Delegation, Delegations, Events, Gateway, Hooks, Limits, NotSignedIn, Permit, Verdict,
 };
 pub use toolyard_model::{BoxFuture, Scope};
 
@@ -57,6 +57,7 @@ struct Inner {
     credentials: Option<Arc<dyn Credentials>>,
     gateway: Option<Arc<dyn Gateway>>,
     delegations: Option<Arc<dyn Delegations>>,
+    events: Option<Arc<dyn Events>>,
     tasks: Arc<dyn TaskStore>,
     /// Background work; ends with the pack's tool set.
     scope: Scope,
@@ -99,6 +100,7 @@ impl Host {
             credentials: None,
             gateway: None,
             delegations: None,
+            events: None,
             tasks: Arc::new(MemoryTasks::default()),
             scope: Scope::new(),
             running: Mutex::default(),
@@ -204,6 +206,14 @@ impl Host {
         }
     }
 
+    /// Publishes what happened on the gateway's event stream, for operators and for the principal that it belongs to.
+    /// Nothing happens where no one reads the stream.
+    pub fn publish(&self, principal: &str, event: Value) {
+        if let Some(events) = &self.0.events {
+            events.publish(&self.0.pack, principal, event);
+        }
+    }
+
     /// The store for tasks that last.
     pub fn tasks(&self) -> &Arc<dyn TaskStore> {
         &self.0.tasks
@@ -291,6 +301,12 @@ impl HostBuilder {
     /// What lets runs of the pack use the gateway.
     pub fn delegations(mut self, delegations: Arc<dyn Delegations>) -> Self {
         self.0.delegations = Some(delegations);
+        self
+    }
+
+    /// Where it publishes what happens.
+    pub fn events(mut self, events: Arc<dyn Events>) -> Self {
+        self.0.events = Some(events);
         self
     }
 

@@ -1,6 +1,10 @@
 //! Agents in the gateway: what the token of a run opens and what it does not, how deep and how many agents may be
 //! started, and what is left of a run that is a task when the gateway is killed.
 
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::TcpStream;
+use std::time::Duration;
+
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
@@ -142,6 +146,67 @@ fn agents_start_agents_within_the_limits_of_type_depth_and_number() {
     assert!(lead.refusal("explore").contains("1 agents were started below"));
     let nested = Client::new(&gateway, &token, "/mcp/p/work");
     assert!(nested.refusal("explore").contains("agents are nested 2 deep, which is the limit"));
+}
+
+#[test]
+fn agents_below_a_run_are_refused_once_they_have_spent_its_budget() {
+    let report = r#"{"type":"result","result":"done","is_error":false,"total_cost_usd":0.6}"#;
+    let scene = Scene::new(&format!(
+        "tree_cost = 0.5\n[packs.agents.types.debugger]\nprogram = \"command\"\ncommand = [\"echo\", {}]\n",
+        toml::Value::from(report)
+    ));
+    let gateway = scene.yard.start();
+    let user = Client::new(&gateway, "user", "/mcp");
+    let (_, token) = user.spawn("stravinsky");
+    let lead = Client::new(&gateway, &token, "/mcp/p/work");
+    let spawned = lead
+        .call("agents__agent_spawn", &json!({ "prompt": "go", "agent_type": "debugger", "blocking": true }));
+    assert_ne!(spawned["isError"], true, "{spawned}");
+    let refusal = soon("the end of the agent", || {
+        let again = json!({ "prompt": "go", "agent_type": "debugger" });
+        let refused = lead.call("agents__agent_spawn", &again);
+        let text = refused["content"][0]["text"].as_str().unwrap().to_owned();
+        if refused["isError"] == true { Ok(text) } else { Err(text) }
+    });
+    assert!(refusal.contains("USD of 0.50 USD"), "{refusal}");
+    // The budget is that of the tree: the user has none.
+    let own = user.call("agents__agent_spawn", &json!({ "prompt": "go", "agent_type": "debugger" }));
+    assert_ne!(own["isError"], true, "{own}");
+}
+
+#[test]
+fn the_output_of_all_agents_is_on_the_event_stream_of_their_owner() {
+    let scene = Scene::new("");
+    let gateway = scene.yard.start();
+    let address = gateway.url().strip_prefix("http://").unwrap();
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    write!(stream, "GET /api/v1/events HTTP/1.1\r\nhost: {address}\r\nauthorization: Bearer user\r\n\r\n")
+        .unwrap();
+    let mut events = BufReader::new(stream).lines().map(Result::unwrap);
+    events.find(|line| line.is_empty()).unwrap();
+    let user = Client::new(&gateway, "user", "/mcp");
+    let mut ids = ["explore", "stravinsky"].map(|kind| user.spawn(kind).0).to_vec();
+    scene.go();
+    let (mut lines, mut ended) = (Vec::new(), Vec::new());
+    while ended.len() < 2 {
+        let line = events.next().unwrap();
+        let Some(event) = line.strip_prefix("data: ") else { continue };
+        let event: Value = serde_json::from_str(event).unwrap();
+        let id = event["event"]["agent"].as_str().unwrap_or_default().to_owned();
+        if event["pack"] != "agents" {
+            continue;
+        }
+        if event["event"]["line"] == "done" {
+            lines.push(id);
+        } else if event["event"]["status"] == "completed" {
+            assert!(lines.contains(&id), "the last line comes before the end: {event}");
+            ended.push(id);
+        }
+    }
+    ids.sort();
+    ended.sort();
+    assert_eq!(ended, ids);
 }
 
 #[test]

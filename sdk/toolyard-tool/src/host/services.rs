@@ -49,6 +49,12 @@ pub enum Verdict {
     Block(String),
 }
 
+/// The event stream of the gateway.
+pub trait Events: Send + Sync + 'static {
+    /// Publishes what happened in a pack. Operators read it, and the principal that it belongs to.
+    fn publish(&self, pack: &str, principal: &str, event: Value);
+}
+
 /// The gateway that a pack is in, as its tools see it.
 pub trait Gateway: Send + Sync + 'static {
     /// Answers a request as if the client of its origin had sent it.
