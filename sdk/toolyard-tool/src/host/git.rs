@@ -141,7 +141,101 @@ async fn read(from: &mut (impl AsyncRead + Unpin), to: &mut Vec<u8>) {
 
 #[cfg(test)]
 mod tests {
+    use std::io;
+    use std::path::Path;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use toolyard_model::{BoxFuture, Scope};
+
+    use super::super::{Child, ChildControl, Children};
     use super::*;
+
+    /// Children whose output is this many bytes, and which end after that, or never.
+    struct Scripted {
+        bytes: u64,
+        ends: bool,
+        stopped: Arc<AtomicUsize>,
+    }
+
+    struct Control {
+        ends: bool,
+        stopped: Arc<AtomicUsize>,
+    }
+
+    impl Children for Scripted {
+        fn start(&self, _: &str, _: ChildCommand, _: &Scope) -> BoxFuture<io::Result<Child>> {
+            let output = tokio::io::repeat(b'x').take(self.bytes);
+            let stdout: Box<dyn AsyncRead + Send + Unpin> =
+                if self.ends { Box::new(output) } else { Box::new(Never) };
+            let control = Control { ends: self.ends, stopped: self.stopped.clone() };
+            Box::pin(async move {
+                Ok(Child {
+                    stdin: Box::new(tokio::io::sink()),
+                    stdout,
+                    stderr: Box::new(tokio::io::empty()),
+                    control: Box::new(control),
+                })
+            })
+        }
+
+        fn trusts(&self, _: &Path) -> bool {
+            true
+        }
+    }
+
+    /// Output that is never there.
+    struct Never;
+
+    impl AsyncRead for Never {
+        fn poll_read(
+            self: std::pin::Pin<&mut Self>,
+            _: &mut std::task::Context<'_>,
+            _: &mut tokio::io::ReadBuf<'_>,
+        ) -> std::task::Poll<io::Result<()>> {
+            std::task::Poll::Pending
+        }
+    }
+
+    impl ChildControl for Control {
+        fn pid(&self) -> u32 {
+            1
+        }
+
+        fn wait(&mut self) -> BoxFuture<io::Result<Option<i32>>> {
+            let ends = self.ends;
+            Box::pin(async move { if ends { Ok(Some(0)) } else { std::future::pending().await } })
+        }
+
+        fn stop(&mut self) -> BoxFuture<()> {
+            self.stopped.fetch_add(1, Ordering::SeqCst);
+            Box::pin(async {})
+        }
+    }
+
+    fn git(bytes: u64, ends: bool) -> (Git, Arc<AtomicUsize>) {
+        let stopped = Arc::<AtomicUsize>::default();
+        let children = Scripted { bytes, ends, stopped: stopped.clone() };
+        (Host::builder("test").children(Arc::new(children)).build().git("/nowhere"), stopped)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn git_that_does_not_end_is_stopped_after_two_minutes() {
+        let (git, stopped) = git(0, false);
+        let begun = tokio::time::Instant::now();
+        let why = git.run(["status"]).await.unwrap_err();
+        assert_eq!(why, "git did not end within 120 s");
+        assert_eq!((begun.elapsed(), stopped.load(Ordering::SeqCst)), (PATIENCE, 1));
+    }
+
+    #[tokio::test]
+    async fn output_beyond_the_limit_is_read_and_dropped_so_that_git_ends() {
+        let command = ChildCommand::new("git");
+        let (git, stopped) = git(MOST_OUTPUT + 5_000_000, true);
+        let (code, output, _) = git.output(command).await.unwrap();
+        assert_eq!((code, output.len() as u64), (Some(0), MOST_OUTPUT));
+        assert_eq!(stopped.load(Ordering::SeqCst), 0);
+    }
 
     #[test]
     fn filters_of_the_repository_are_found_and_those_of_the_user_are_kept() {
