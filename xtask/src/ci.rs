@@ -29,6 +29,7 @@ pub(crate) fn ci(options: &Options) -> Result<()> {
         step("conformance of servers that ask by era", || {
             conformance::conformance(&conformance::Options::asking_by_era())
         })?;
+        step("conformance of skills", || conformance::conformance(&conformance::Options::skills()))?;
         step("conformance of sign-ins", || conformance::conformance(&conformance::Options::client_auth()))?;
         step("sign-ins", sign_in::sign_in)?;
         step("peers", peers::peers)?;
