@@ -4,6 +4,7 @@
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command line tool: it talks to people")]
 
+mod agents;
 mod bench;
 mod check;
 mod ci;
@@ -58,6 +59,8 @@ enum Command {
     /// Plays the client in the suite's authorization scenarios; the suite starts it.
     #[command(hide = true)]
     ConformanceClient(conformance::ClientOptions),
+    /// The real command-line agents as agents of the gateway, offline.
+    Agents,
     /// Real clients and servers of other makers, through the gateway.
     Peers,
     /// Several real gateways as one, over a real nats-server.
@@ -107,6 +110,7 @@ fn main() -> ExitCode {
         Command::Test => test::test(),
         Command::Conformance(options) => conformance::conformance(&options),
         Command::ConformanceClient(options) => conformance::client(&options),
+        Command::Agents => agents::agents(),
         Command::Peers => peers::peers(),
         Command::Cluster(options) => cluster::cluster(&options),
         Command::Code => code::code(),

@@ -1,0 +1,160 @@
+//! Claude Code, Codex, Gemini CLI and OpenCode as agents of the gateway, in front of a model on this machine.
+//! `cargo xtask agents` installs them and runs these tests.
+
+#![cfg(target_os = "linux")]
+#![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
+
+mod scene;
+#[expect(dead_code, reason = "shared with the tests of the command line, which use all of it")]
+#[path = "../cli/http.rs"]
+mod http;
+#[expect(dead_code, reason = "shared with other tests, which use all of it")]
+#[path = "../life/yard.rs"]
+mod yard;
+
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+
+use scene::{PROGRAMS, Scene};
+use yard::{none, within};
+
+/// A program starts slowly on a machine that is busy.
+const PATIENCE: Duration = Duration::from_mins(3);
+
+#[test]
+#[ignore = "needs the agents that `cargo xtask agents` installs"]
+fn every_program_runs_shows_its_progress_and_leaves_its_session() {
+    let scene = Scene::new();
+    let gateway = scene.yard.start();
+    let runs: Vec<(&str, String)> = PROGRAMS
+        .iter()
+        .map(|program| (*program, scene.spawn(&gateway, program, "PLEASE-TAKE-STEPS")))
+        .collect();
+    for (program, id) in &runs {
+        within(PATIENCE, "live progress", || {
+            let progress = scene.call(&gateway, "agent_progress", &json!({ "task_id": id }));
+            let lines = progress["structuredContent"]["lines"].to_string();
+            assert!(!lines.contains("hello from the model"), "{program}: {progress}");
+            let is_live =
+                lines.contains("working on it") && progress["structuredContent"]["status"] == "running";
+            is_live.then_some(()).ok_or_else(|| format!("{program}: {progress}"))
+        });
+    }
+    scene.go();
+    for (program, id) in &runs {
+        let run = scene.ended(&gateway, id);
+        assert_eq!(run["status"], "completed", "{program}: {run}");
+        assert!(run["result"].as_str().unwrap().contains("hello from the model"), "{program}: {run}");
+    }
+    // What the programs have written is found in their own formats.
+    for program in ["claude", "codex", "gemini"] {
+        let listed = scene.session_call(&gateway, "session_list", &json!({ "limit": 50 }));
+        assert!(listed.to_string().contains(&format!("\"{program}\"")), "{program}: {listed}");
+    }
+    let found =
+        scene.session_call(&gateway, "session_search", &json!({ "query": "PLEASE-TAKE-STEPS", "limit": 50 }));
+    for program in ["claude", "codex", "gemini"] {
+        assert!(found.to_string().contains(&format!("\"{program}\"")), "{program}: {found}");
+    }
+}
+
+#[test]
+#[ignore = "needs the agents that `cargo xtask agents` installs"]
+fn the_parent_answers_the_questions_of_programs_that_ask() {
+    let scene = Scene::new();
+    let gateway = scene.yard.start();
+    for (program, is_allowed) in [("gemini", true), ("opencode", true), ("gemini", false)] {
+        let _ = std::fs::remove_file(scene.touched());
+        let id = scene.spawn(&gateway, program, "PLEASE-TOUCH");
+        within(PATIENCE, "a question", || {
+            let progress = scene.call(&gateway, "agent_progress", &json!({ "task_id": id }));
+            progress.to_string().contains("[asks]").then_some(()).ok_or_else(|| progress.to_string())
+        });
+        assert!(!scene.touched().exists(), "{program} waits for the answer");
+        scene.answer(&gateway, &id, is_allowed);
+        let run = scene.ended(&gateway, &id);
+        assert_eq!(scene.touched().exists(), is_allowed, "{program}: {run}");
+    }
+}
+
+#[test]
+#[ignore = "needs the agents that `cargo xtask agents` installs"]
+fn a_cancel_ends_all_processes_within_a_second_and_a_retry_starts_again() {
+    let scene = Scene::new();
+    let gateway = scene.yard.start();
+    for program in PROGRAMS {
+        let before: Vec<i32> = scene.yard.processes().iter().map(|process| process.id).collect();
+        let id = scene.spawn(&gateway, program, "PLEASE-WAIT");
+        scene.wait_for_request();
+        let started = scene.yard.processes();
+        let started: Vec<_> = started.into_iter().filter(|process| !before.contains(&process.id)).collect();
+        assert!(!started.is_empty(), "{program} runs");
+        let begun = Instant::now();
+        let run = scene.call(&gateway, "agent_cancel", &json!({ "task_id": id }));
+        within(Duration::from_secs(5), "the end of all processes", || none(&scene.yard.left_of(&started)));
+        let took = begun.elapsed();
+        assert!(took < Duration::from_secs(1), "{program}: {took:?} for {} processes", started.len());
+        assert_eq!(run["structuredContent"]["status"], "cancelled", "{program}: {run}");
+        println!("{program}: {} processes ended in {took:?}", started.len());
+    }
+    scene.go();
+    let listed = scene.call(&gateway, "agent_list", &json!({}));
+    let runs = listed["structuredContent"]["result"].as_array().unwrap().clone();
+    for run in runs.iter().filter(|run| run["agent_type"] == "codex" || run["agent_type"] == "claude") {
+        let again = scene.call(&gateway, "agent_retry", &json!({ "task_id": run["id"] }));
+        let id = again["structuredContent"]["id"].as_str().unwrap_or_else(|| panic!("{again}"));
+        assert_eq!(scene.ended(&gateway, id)["status"], "completed");
+    }
+}
+
+#[test]
+#[ignore = "needs the agents that `cargo xtask agents` installs"]
+fn a_killed_gateway_leaves_no_process_and_knows_every_run_when_it_is_back() {
+    let scene = Scene::new();
+    let gateway = scene.yard.start();
+    let done = scene.spawn(&gateway, "codex", "Say hello");
+    assert_eq!(scene.ended(&gateway, &done)["status"], "completed");
+    let running = scene.spawn(&gateway, "claude", "PLEASE-WAIT");
+    scene.wait_for_request();
+    let asking = scene.spawn(&gateway, "gemini", "PLEASE-TOUCH");
+    within(PATIENCE, "a question", || {
+        let progress = scene.call(&gateway, "agent_progress", &json!({ "task_id": asking }));
+        progress.to_string().contains("[asks]").then_some(()).ok_or_else(|| progress.to_string())
+    });
+    let cancelled = scene.spawn(&gateway, "codex", "PLEASE-WAIT");
+    scene.call(&gateway, "agent_cancel", &json!({ "task_id": cancelled }));
+    let writing = scene.spawn(&gateway, "writer", "PLEASE-WAIT");
+    scene.wait_for_request();
+    let all = scene.yard.processes();
+    gateway.signal(Signal::SIGKILL);
+    within(Duration::from_secs(20), "the end of all processes", || none(&scene.yard.left_of(&all)));
+    drop(gateway);
+
+    let gateway = scene.yard.start();
+    let run = |id: &str| {
+        scene.call(&gateway, "agent_output", &json!({ "task_id": id }))["structuredContent"].clone()
+    };
+    assert_eq!(run(&done)["status"], "completed");
+    assert_eq!(run(&cancelled)["status"], "cancelled");
+    for id in [&running, &asking, &writing] {
+        let run = run(id);
+        assert_eq!(run["status"], "failed", "{run}");
+        assert!(run["error"].as_str().unwrap().contains("gateway"), "{run}");
+    }
+    assert!(!scene.touched().exists(), "what was asked for is not done");
+}
+
+#[test]
+#[ignore = "needs the agents that `cargo xtask agents` installs"]
+fn a_writer_works_in_a_worktree_that_is_gone_if_nothing_was_changed() {
+    let scene = Scene::new();
+    let gateway = scene.yard.start();
+    let id = scene.spawn(&gateway, "writer", "Say hello");
+    let run: Value = scene.ended(&gateway, &id);
+    assert_eq!(run["status"], "completed", "{run}");
+    assert_eq!(run.get("worktree").filter(|path| !path.is_null()), None, "{run}");
+    assert_eq!(scene.worktrees(), 1, "only the project itself");
+    assert_eq!(scene.changes(), "", "the project is as it was");
+}
