@@ -1,9 +1,9 @@
 //! Answers `sampling/createMessage` of an upstream with a configured model, for clients that cannot sample. A client
 //! that can is asked itself.
 //!
-//! The model is called through the chain of the pack's tool, so that rules, limits and hooks apply to it. Between a
-//! modern client and a modern upstream questions are part of the answer and never reach the gateway, so that this
-//! step has no effect there.
+//! The model is called through the chain of the pack's tool, so that rules, limits and hooks apply to it. A question
+//! comes as a request on the way back, or as a part of the answer: then the call is sent again with what the model
+//! answered, and the client receives only the questions that are for its user.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
@@ -12,6 +12,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use toolyard_model::{Answer, AnswerBody, Ask, AskError, Back, BoxFuture, Origin, Parent, Peer};
 use toolyard_proto::error::code::INTERNAL;
+use toolyard_proto::modern::CLIENT_CAPABILITIES;
+use toolyard_proto::splice::members;
 use toolyard_proto::{CallError, Id, Method, Notification, Raw};
 
 use super::retry::{CatalogCell, find};
@@ -19,6 +21,8 @@ use super::{Call, Next, Step};
 use crate::catalog::ViewEntry;
 use crate::plan::SamplingPlan;
 
+/// How often a call that waits for the model counts as alive.
+const LIFE_SIGN: Duration = Duration::from_secs(5);
 /// The tool that answers.
 const TOOL: &str = "models:create_message";
 /// The parameters that it takes.
@@ -44,10 +48,68 @@ impl Step for Sampling {
                 peer: call.peer.clone(),
                 answered: AtomicU32::new(0),
             };
-            call.peer = Peer::new(Arc::new(sampler));
+            let sampler = Arc::new(sampler);
+            call.peer = Peer::new(sampler.clone());
             call.origin = able_to_sample(&call.origin);
+            if call.params.at(&["_meta", CLIENT_CAPABILITIES]).is_some() {
+                let path = ["_meta", CLIENT_CAPABILITIES, "sampling"];
+                call.params = call.params.with_path(&path, &Raw::empty_object()).into();
+            }
+            call.needs_whole = true;
+            return Box::pin(rounds(sampler, call, next));
         }
         next.run(call)
+    }
+}
+
+/// Sends a call until its answer asks the model nothing. The limit of the plan ends it.
+async fn rounds(sampler: Arc<Sampler>, call: Call, next: Next) -> Answer {
+    let mut sent = call.clone();
+    loop {
+        let answer = next.clone().run(sent).await?;
+        let AnswerBody::Whole(result, revision) = &answer else { return Ok(answer) };
+        let Some(asked) = Asked::in_result(result) else { return Ok(answer) };
+        if let Some(others) = asked.others {
+            // The upstream asks for what is missing again, once the client has answered these.
+            return Ok(AnswerBody::Whole(result.with("inputRequests", &others), *revision));
+        }
+        let mut responses = Raw::empty_object();
+        for (key, params) in &asked.samples {
+            responses = responses.with(key, &sampler.answer(params).await?);
+        }
+        sent = call.clone();
+        let params = call.params.with("inputResponses", &responses);
+        sent.params = match result.member("requestState") {
+            Some(state) => params.with("requestState", &state).into(),
+            None => params.into(),
+        };
+    }
+}
+
+/// Questions in an answer, if any of them is for a model.
+struct Asked {
+    /// The parameters of each by its key.
+    samples: Vec<(String, Raw)>,
+    /// Those for the user, as they came.
+    others: Option<Raw>,
+}
+
+impl Asked {
+    fn in_result(result: &Raw) -> Option<Self> {
+        let requests = result.member("inputRequests")?;
+        let (mut samples, mut others) = (Vec::new(), Raw::empty_object());
+        let mut has_others = false;
+        for member in members(requests.as_bytes()) {
+            let (key, request) = (requests.slice(member.key.at).as_string()?, requests.slice(member.value));
+            let method = request.member("method").and_then(|method| method.as_string());
+            if method.as_deref() == Some(Method::SAMPLE.as_str()) {
+                samples.push((key, request.member("params").unwrap_or_else(Raw::empty_object)));
+            } else {
+                others = others.with(&key, &request);
+                has_others = true;
+            }
+        }
+        (!samples.is_empty()).then_some(Self { samples, others: has_others.then_some(others) })
     }
 }
 
@@ -104,6 +166,21 @@ impl Back for Sampler {
 }
 
 impl Sampler {
+    /// The message of the model. Meanwhile the call counts as alive.
+    async fn answer(&self, params: &Raw) -> Result<Raw, CallError> {
+        let mut answering = self.sample(params).map_err(CallError::internal)?;
+        let answer = loop {
+            match tokio::time::timeout(LIFE_SIGN, &mut answering).await {
+                Ok(answer) => break answer?,
+                Err(_) => self.peer.alive(),
+            }
+        };
+        sampled(&answer).map_err(|error| match error {
+            AskError::Reported(raw) => CallError::reported(raw),
+            other => CallError::internal(other.to_string()),
+        })
+    }
+
     fn sample(&self, params: &Raw) -> Result<BoxFuture<Answer>, String> {
         let SamplingPlan { model, max_tokens, per_call } = &*self.plan;
         let number = self.answered.fetch_add(1, Ordering::Relaxed);

@@ -1,6 +1,6 @@
 //! An upstream that asks the client's model, with clients that have none: a model of the config answers.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::http;
 use crate::model_privacy::written_below;
@@ -29,8 +29,10 @@ fn think(url: &str, times: u32) -> String {
 #[test]
 fn a_model_answers_for_clients_that_cannot_sample_within_its_budget() {
     let model = Provider::start(compatible("42"));
-    let yard =
-        yard("sampling = \"model:local/small\"\nsampling_tokens = 50\nsampling_per_call = 2", &model.url);
+    let yard = yard(
+        "era = \"legacy\"\nsampling = \"model:local/small\"\nsampling_tokens = 50\nsampling_per_call = 2",
+        &model.url,
+    );
     let gateway = yard.start();
     assert_eq!(think(gateway.url(), 1), "42 by small");
     let asked = &model.asked()[0];
@@ -46,10 +48,47 @@ fn a_model_answers_for_clients_that_cannot_sample_within_its_budget() {
     }
 }
 
+/// A call of a client whose user can be asked, and which cannot sample.
+fn ask_as_one_that_can_be_asked(url: &str, mut params: Value) -> Value {
+    params["_meta"] = json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": { "elicitation": {} },
+    });
+    let headers = [
+        ("mcp-protocol-version", "2026-07-28"),
+        ("mcp-method", "tools/call"),
+        ("mcp-name", "sampler__think"),
+        ("authorization", "Bearer user"),
+    ];
+    http::post(url, &headers, &json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params }))
+        .message()
+}
+
+#[test]
+fn a_model_answers_questions_that_a_modern_server_puts_into_its_answer() {
+    let model = Provider::start(compatible("42"));
+    let yard = yard("era = \"modern\"\nsampling = \"model:local/small\"\nsampling_per_call = 2", &model.url);
+    let gateway = yard.start();
+    assert_eq!(think(gateway.url(), 2), "42 by small; 42 by small");
+    assert_eq!(model.asked().len(), 2);
+    let beyond = think(gateway.url(), 3);
+    assert!(beyond.contains("which is the limit"), "{beyond}");
+    // A question for the user goes to the client, which answers it; the model answers the rest.
+    let call = json!({ "name": "sampler__think", "arguments": { "times": 1, "confirm": true } });
+    let asked = ask_as_one_that_can_be_asked(gateway.url(), call.clone());
+    let questions = asked["result"]["inputRequests"].as_object().unwrap_or_else(|| panic!("{asked}"));
+    assert_eq!(questions.keys().collect::<Vec<_>>(), ["sure"], "{asked}");
+    let mut again = call;
+    again["inputResponses"] = json!({ "sure": { "action": "accept", "content": {} } });
+    again["requestState"] = asked["result"]["requestState"].clone();
+    let done = ask_as_one_that_can_be_asked(gateway.url(), again);
+    assert_eq!(done["result"]["content"][0]["text"], "42 by small", "{done}");
+}
+
 #[test]
 fn without_the_setting_no_model_is_asked() {
     let model = Provider::start(compatible("42"));
-    let yard = yard("", &model.url);
+    let yard = yard("era = \"legacy\"", &model.url);
     let gateway = yard.start();
     let refused = think(gateway.url(), 1);
     assert!(refused.starts_with("error: "), "{refused}");

@@ -11,7 +11,15 @@ mod installed;
 #[expect(dead_code, reason = "shared with the tests of the command line")]
 mod gateway;
 
+#[path = "../cli/http.rs"]
+#[expect(dead_code, reason = "shared with the tests of the command line")]
+mod http;
+#[path = "../life/provider.rs"]
+#[expect(dead_code, reason = "shared with tests of other providers")]
+mod provider;
+
 mod claude;
+mod sampling;
 mod typescript;
 
 use std::io::{BufRead, BufReader, Write};
