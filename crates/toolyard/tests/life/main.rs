@@ -3,10 +3,12 @@
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, reason = "in a test, to fail is to say so")]
 
+mod agentic;
 mod agents;
 mod code;
 mod faults;
 mod guard;
+mod home;
 mod kills;
 mod model_proxy;
 mod model_privacy;
@@ -16,6 +18,7 @@ mod sampling;
 mod scripts;
 mod seeds;
 mod shims;
+mod skills;
 #[expect(dead_code, reason = "shared with the tests of the command line, which use all of it")]
 #[path = "../cli/http.rs"]
 mod http;

@@ -6,22 +6,29 @@ use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
 
-/// Answers every request with the same events, and keeps the bodies.
+/// Answers each request with events, and keeps the bodies.
 pub(crate) struct Provider {
     pub(crate) url: String,
     asked: Arc<Mutex<Vec<Value>>>,
 }
 
 impl Provider {
+    /// The same events for every request.
     pub(crate) fn start(events: Vec<Value>) -> Self {
+        Self::scripted(move |_| events.clone())
+    }
+
+    /// What this function answers.
+    pub(crate) fn scripted(script: impl Fn(&Value) -> Vec<Value> + Send + Sync + 'static) -> Self {
+        let script: Arc<Script> = Arc::new(script);
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}/v1", listener.local_addr().unwrap());
         let asked: Arc<Mutex<Vec<Value>>> = Arc::default();
         let bodies = asked.clone();
         std::thread::spawn(move || {
             for stream in listener.incoming() {
-                let (events, bodies) = (events.clone(), bodies.clone());
-                std::thread::spawn(move || answer(stream.unwrap(), &events, &bodies));
+                let (script, bodies) = (script.clone(), bodies.clone());
+                std::thread::spawn(move || answer(stream.unwrap(), &*script, &bodies));
             }
         });
         Self { url, asked }
@@ -32,7 +39,9 @@ impl Provider {
     }
 }
 
-fn answer(mut stream: TcpStream, events: &[Value], bodies: &Mutex<Vec<Value>>) {
+type Script = dyn Fn(&Value) -> Vec<Value> + Send + Sync;
+
+fn answer(mut stream: TcpStream, script: &Script, bodies: &Mutex<Vec<Value>>) {
     let mut request = Vec::new();
     let mut buffer = [0; 4096];
     while !is_whole(&request) {
@@ -41,8 +50,9 @@ fn answer(mut stream: TcpStream, events: &[Value], bodies: &Mutex<Vec<Value>>) {
         request.extend_from_slice(&buffer[..count]);
     }
     let request = String::from_utf8(request).unwrap();
-    let body = request.split_once("\r\n\r\n").unwrap().1;
-    bodies.lock().unwrap().push(serde_json::from_str(body).unwrap());
+    let body: Value = serde_json::from_str(request.split_once("\r\n\r\n").unwrap().1).unwrap();
+    let events = script(&body);
+    bodies.lock().unwrap().push(body);
     let body: String = events.iter().map(|event| format!("data: {event}\n\n")).collect();
     let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n";
     // The client may have gone.

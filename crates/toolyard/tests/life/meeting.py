@@ -1,0 +1,40 @@
+"""A legacy MCP server on stdio. `meet` returns once the server of the other name is called, too; `tick` returns at once."""
+
+import json
+import pathlib
+import sys
+import time
+
+FOLDER, OWN, OTHER = pathlib.Path(sys.argv[1]), sys.argv[2], sys.argv[3]
+READ_ONLY = {"readOnlyHint": True}
+
+
+def meet():
+    (FOLDER / OWN).touch()
+    deadline = time.monotonic() + 15
+    while time.monotonic() < deadline:
+        if (FOLDER / OTHER).exists():
+            return f"{OWN} met {OTHER}"
+        time.sleep(0.01)
+    return f"{OWN} was alone"
+
+
+def answer(request):
+    method = request["method"]
+    if method == "initialize":
+        info = {"name": OWN, "version": "1"}
+        return {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": info}
+    if method == "tools/list":
+        schema = {"type": "object"}
+        names = ("meet", "tick")
+        return {"tools": [{"name": name, "inputSchema": schema, "annotations": READ_ONLY} for name in names]}
+    if method == "tools/call":
+        text = meet() if request["params"]["name"] == "meet" else "tock"
+        return {"content": [{"type": "text", "text": text}]}
+    return {}
+
+
+for line in sys.stdin:
+    request = json.loads(line)
+    if "id" in request and "method" in request:
+        print(json.dumps({"jsonrpc": "2.0", "id": request["id"], "result": answer(request)}), flush=True)
