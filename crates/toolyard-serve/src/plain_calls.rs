@@ -39,7 +39,7 @@ const VIEW: &str = "/mcp";
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const PROCESS_TIME: HeaderName = HeaderName::from_static("x-process-time");
 
-/// A path that stands for a tool.
+/// A path, and the tool that a request to it calls.
 #[derive(Clone, Copy, Debug)]
 pub struct PlainCall {
     pub path: &'static str,

@@ -28,7 +28,7 @@ class Model(http.server.BaseHTTPRequestHandler):
         if self.path == "/go":
             go.set()
             return self.whole({})
-        # Only the last words count: system prompts are long and use every word.
+        # Only the conversation counts: system prompts are long and use every word.
         request = json.loads(text or "{}")
         words = json.dumps([request.get(key) for key in ("messages", "input", "contents")])
         is_step = "PLEASE-TAKE-STEPS" in words or "PLEASE-TOUCH" in words

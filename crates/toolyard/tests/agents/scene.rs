@@ -83,19 +83,22 @@ impl Scene {
         message["result"].clone()
     }
 
-    /// Answers the question of an agent as its parent.
+    /// Answers the questions of an agent as its parent, until it has ended. One step may need several permissions.
     pub(crate) fn answer(&self, gateway: &Gateway, id: &str, is_allowed: bool) {
         let base = json!({ "name": "agents__agent_output", "arguments": { "task_id": id, "block": true } });
-        let asked = self.ask(gateway, base.clone());
+        let mut asked = self.ask(gateway, base.clone());
         assert_eq!(asked["resultType"], "input_required", "{asked}");
-        let (key, question) = asked["inputRequests"].as_object().unwrap().iter().next().unwrap();
-        assert!(question.to_string().contains("asks to run"), "{question}");
-        let mut again = base;
-        again["inputResponses"] = json!({ key: { "action": "accept", "content": { "allow": is_allowed } } });
-        if let Some(state) = asked.get("requestState") {
-            again["requestState"] = state.clone();
+        while asked["resultType"] == "input_required" {
+            let (key, question) = asked["inputRequests"].as_object().unwrap().iter().next().unwrap();
+            assert!(question.to_string().contains("asks to run"), "{question}");
+            let mut again = base.clone();
+            again["inputResponses"] =
+                json!({ key: { "action": "accept", "content": { "allow": is_allowed } } });
+            if let Some(state) = asked.get("requestState") {
+                again["requestState"] = state.clone();
+            }
+            asked = self.ask(gateway, again);
         }
-        self.ask(gateway, again);
     }
 
     /// The run when it has ended.

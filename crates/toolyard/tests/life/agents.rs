@@ -27,7 +27,8 @@ impl Scene {
         let run =
             format!("program = \"command\"\ncommand = [\"sh\", \"-c\", {command}]\nprofile = \"work\"\n");
         yard.also(&format!(
-            "[listen]\ntoken = \"user\"\n[packs.agents]\nprojects = [{folder}]\nconcurrent = 8\n{more}\n\
+            "[listen]\ntoken = \"user\"\ntcp = \"127.0.0.1:0\"\n\
+             [packs.agents]\nprojects = [{folder}]\nconcurrent = 8\n{more}\n\
              [packs.agents.types.stravinsky]\n{run}[packs.agents.types.explore]\n{run}\
              [profiles.work]\nupstreams = [\"agents\", \"dev\"]\n[profiles.other]\nupstreams = [\"dev\"]\n"
         ));
@@ -172,6 +173,34 @@ fn agents_below_a_run_are_refused_once_they_have_spent_its_budget() {
     // The budget is that of the tree: the user has none.
     let own = user.call("agents__agent_spawn", &json!({ "prompt": "go", "agent_type": "debugger" }));
     assert_ne!(own["isError"], true, "{own}");
+}
+
+#[test]
+fn with_semantic_first_the_agent_gets_what_a_search_for_its_prompt_found() {
+    let (yard, project) = (Yard::new(&[]), tempfile::tempdir().unwrap());
+    let code = "def light_the_lamp(tower):\n    \"\"\"Lights the lamp of the lighthouse.\"\"\"\n    tower.lamp.on()\n    return tower\n";
+    std::fs::write(project.path().join("lighthouse.py"), code).unwrap();
+    let folder = toml::Value::from(project.path().to_str().unwrap());
+    yard.also(&format!(
+        "[listen]\ntoken = \"user\"\n[packs.code]\nprojects = [{folder}]\n[packs.agents]\nprojects = [{folder}]\n\
+         [packs.agents.types.explore]\nprogram = \"command\"\ncommand = [\"cat\"]\n"
+    ));
+    let gateway = yard.start();
+    let user = Client::new(&gateway, "user", "/mcp");
+    let spawn = |semantic_first: bool| {
+        let prompt = "How does the lighthouse light its lamp?";
+        let arguments = json!({ "prompt": prompt, "semantic_first": semantic_first });
+        let spawned = user.call("agents__agent_spawn", &arguments);
+        let id = spawned["structuredContent"]["id"].clone();
+        soon("the end of the agent", || {
+            let ended = user.call("agents__agent_output", &json!({ "task_id": id }));
+            let run = &ended["structuredContent"];
+            if run["status"] == "completed" { Ok(run["result"].to_string()) } else { Err(ended.to_string()) }
+        })
+    };
+    let (with, without) = (spawn(true), spawn(false));
+    assert!(with.contains("lighthouse.py") && with.contains("How does the lighthouse"), "{with}");
+    assert!(!without.contains("lighthouse.py"), "{without}");
 }
 
 #[test]

@@ -186,6 +186,14 @@ impl Spawn {
 /// The prompt below what a search for it has found.
 async fn with_search(context: &Context, prompt: &str, folder: &str) -> Result<String, ToolError> {
     let arguments = json!({ "query": prompt, "n_results": 5, "project_path": folder });
-    let found = context.tools()?.call("code__semantic_search", arguments).await?.into_result()?;
+    let tools = context.tools()?;
+    let found = match tools.call("code__semantic_search", arguments.clone()).await?.into_result() {
+        Ok(found) => found,
+        // A view with bare names has it without the pack.
+        Err(error) => {
+            let bare = tools.call("semantic_search", arguments).await?.into_result();
+            bare.map_err(|_| error)?
+        }
+    };
     Ok(format!("Code that may matter:\n\n{}\n\n---\n\n{prompt}", found.text()))
 }
