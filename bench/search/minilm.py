@@ -11,9 +11,10 @@ import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-import numpy as np
-from safetensors.numpy import load_file
-from tokenizers import Tokenizer
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+import numpy as np  # noqa: E402
+from safetensors.numpy import load_file  # noqa: E402
+from tokenizers import Tokenizer  # noqa: E402
 
 FOLDER = sys.argv[1]
 LAYERS, HEADS, WIDTH = 6, 12, 384

@@ -6,10 +6,11 @@ Usage: sets.py PACKAGES TRAIN FOLDER
 
 Fetches the packages that PACKAGES lists (pip, npm and cargo do the work) into FOLDER/packages, and writes
 FOLDER/<language>.jsonl: one function per line with its name, its code without the comment, and the question, or no
-question if the comment is too short. TRAIN is the folder of the training scripts, whose extraction is used. The order
+question if the comment is too short or describes another function as well. TRAIN is the folder of the training scripts, whose extraction is used. The order
 depends on a fixed seed only.
 """
 
+import collections
 import glob
 import hashlib
 import json
@@ -27,6 +28,7 @@ import extract  # noqa: E402
 
 SEED = "search 1"
 MOST = 6000
+MOST_OF_A_PACKAGE = 1000
 LANGUAGES = {
     "py": (extract.py_file, (".py",)),
     "rs": (extract.rs_file, (".rs",)),
@@ -110,10 +112,24 @@ def functions(language):
                 yield digest, {"package": package, "name": name, "code": code, "query": first if is_long else None}
 
 
+def chosen(found):
+    """Functions of all packages, in an order that depends on the seed only, and not too many of one."""
+    count = collections.Counter()
+    kept = []
+    for _, function in sorted(found, key=lambda item: item[0]):
+        count[function["package"]] += 1
+        if count[function["package"]] <= MOST_OF_A_PACKAGE:
+            kept.append(function)
+    return kept[:MOST]
+
+
 for language in LANGUAGES:
-    found = sorted(functions(language), key=lambda item: item[0])[:MOST]
+    found = chosen(functions(language))
+    asked = collections.Counter(function["query"] for function in found)
     with open(os.path.join(FOLDER, f"{language}.jsonl"), "w") as out:
-        for _, function in found:
+        for function in found:
+            if asked[function["query"]] > 1:
+                function["query"] = None
             out.write(json.dumps(function) + "\n")
-    count = sum(function["query"] is not None for _, function in found)
+    count = sum(function["query"] is not None for function in found)
     print(f"{language}: {len(found)} functions, {count} with a question")
