@@ -1,9 +1,10 @@
 //! Identifies the definition of an upstream, so that what is kept of it is not shown for another.
 
 use data_encoding::HEXLOWER;
+use http::HeaderMap;
 use sha2::{Digest, Sha256};
 
-use crate::{OAuthConfig, Program, Reach, Server, UpstreamConfig};
+use crate::{OAuthConfig, Program, Reach, Server, SpareConfig, UpstreamConfig};
 
 /// SHA-256 over everything that makes an upstream the one it is, in hex. Secrets go in as hashes of their own.
 pub fn fingerprint(upstream: &UpstreamConfig) -> String {
@@ -31,14 +32,13 @@ pub fn fingerprint(upstream: &UpstreamConfig) -> String {
             parts.add(b"socket");
             parts.add(socket.to_string().as_bytes());
         }
-        Reach::Server(Server { url, headers, sse }) => {
+        Reach::Server(Server { url, headers, sse, spare }) => {
             parts.add(if *sse { b"sse" } else { b"server" });
             parts.add(url.to_string().as_bytes());
-            let mut headers: Vec<_> = headers.iter().collect();
-            headers.sort_by_key(|(name, _)| name.as_str());
-            for (name, value) in headers {
-                parts.add(name.as_str().as_bytes());
-                parts.secret(value.as_bytes());
+            parts.headers(headers);
+            if let Some(SpareConfig { headers, cool_down }) = spare {
+                parts.add(format!("spare {cool_down:?}").as_bytes());
+                parts.headers(headers);
             }
         }
     }
@@ -87,6 +87,15 @@ impl Parts {
 
     fn count(&mut self, count: usize) {
         self.0.update(u64::try_from(count).unwrap_or(u64::MAX).to_le_bytes());
+    }
+
+    fn headers(&mut self, headers: &HeaderMap) {
+        let mut headers: Vec<_> = headers.iter().collect();
+        headers.sort_by_key(|(name, _)| name.as_str());
+        for (name, value) in headers {
+            self.add(name.as_str().as_bytes());
+            self.secret(value.as_bytes());
+        }
     }
 
     fn secret(&mut self, part: &[u8]) {

@@ -73,7 +73,7 @@ pub use oauth::OAuthConfig;
 pub use packs::{KnownPacks, PackConfig, PackProblem, PackSchema};
 pub use pins::lock_path;
 pub use problem::{Level, Place, Problem};
-pub use reach::{Program, Reach, Server};
+pub use reach::{Program, Reach, Server, SpareConfig};
 pub use resource::{IntrospectionConfig, ResourceConfig};
 pub use schema::schema;
 pub use traces::TracesConfig;

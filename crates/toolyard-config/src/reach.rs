@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use http::uri::Authority;
 use http::{HeaderMap, HeaderName, HeaderValue, Uri};
@@ -36,6 +37,14 @@ pub struct Server {
     pub headers: HeaderMap,
     /// Whether to use only HTTP+SSE.
     pub sse: bool,
+    /// A second credential, used for a time after a refusal because of too many requests.
+    pub spare: Option<SpareConfig>,
+}
+
+/// `spare`: the headers of a second credential.
+pub struct SpareConfig {
+    pub headers: HeaderMap,
+    pub cool_down: Duration,
 }
 
 /// Arguments and environment may hold secrets.
@@ -48,12 +57,23 @@ impl fmt::Debug for Program {
     }
 }
 
+/// Headers hold a secret.
+impl fmt::Debug for SpareConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SpareConfig").field("cool_down", &self.cool_down).finish_non_exhaustive()
+    }
+}
+
 /// URL and headers may hold secrets.
 impl fmt::Debug for Server {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Server").field("host", &self.url.host()).finish_non_exhaustive()
     }
 }
+
+/// How long a second credential is used.
+const COOL_DOWN: Duration = Duration::from_mins(5);
+const LONGEST_COOL_DOWN: Duration = Duration::from_hours(1);
 
 /// The gateway sets these headers itself, for every request.
 const OWN_HEADERS: [&str; 8] = [
@@ -124,6 +144,34 @@ impl Reach {
         }
         self
     }
+}
+
+impl Reach {
+    /// With the second credential that `field` gives.
+    pub(crate) fn with_spare(mut self, reader: &mut Reader<'_>, field: Field) -> Self {
+        match &mut self {
+            Self::Server(server) => server.spare = read_spare(reader, field),
+            Self::Program(_) | Self::Socket(_) => {
+                refuse(reader, Some(field), "an http URL", "nothing else has credentials in `headers`");
+            }
+        }
+        self
+    }
+}
+
+fn read_spare(reader: &mut Reader<'_>, field: Field) -> Option<SpareConfig> {
+    let mut section = field.section(reader)?;
+    let (headers, cool_down) = (section.take("headers"), section.take("cool_down"));
+    let cool_down = cool_down.and_then(|field| field.duration(reader, LONGEST_COOL_DOWN));
+    let Some(headers) = headers else {
+        let help = "add `headers` with the second credential, as in `headers` of the server";
+        reader.error(section.at, &section.path, "has no `headers`", help);
+        section.finish(reader);
+        return None;
+    };
+    let headers = header_map(reader, &headers);
+    section.finish(reader);
+    Some(SpareConfig { headers, cool_down: cool_down.unwrap_or(COOL_DOWN) })
 }
 
 fn refuse(reader: &mut Reader<'_>, field: Option<Field>, goes_with: &str, help: &str) {
@@ -223,7 +271,7 @@ impl Server {
             url.error(reader, "must not hold a user name or password", help);
             return None;
         }
-        Some(Self { url: uri, headers, sse: false })
+        Some(Self { url: uri, headers, sse: false, spare: None })
     }
 }
 

@@ -156,6 +156,10 @@ pub(crate) fn warned_lean(reader: &mut Reader<'_>, field: &Field, id: UpstreamId
 fn read_one(reader: &mut Reader<'_>, mut section: Section, id: Option<UpstreamId>) -> Option<UpstreamConfig> {
     let reach = Reach::take(&mut section, reader);
     let reach = read_transport(reader, &mut section, reach);
+    let reach = match section.take("spare") {
+        Some(field) => reach.map(|reach| reach.with_spare(reader, field)),
+        None => reach,
+    };
     let era = section.take("era").and_then(|field| read_era(reader, &field)).unwrap_or_default();
     let timeout = section.take("timeout").and_then(|field| field.duration(reader, LONGEST_TIMEOUT));
     let connect_timeout = section.take("connect_timeout");

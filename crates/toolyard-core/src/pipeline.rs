@@ -25,7 +25,7 @@ use toolyard_proto::Reason;
 use toolyard_proto::name::{UpstreamId, canonical};
 
 use hooks::ToolHooks;
-use limit::Limiters;
+use limit::{Limiters, Shared};
 use policy::Governor;
 use retry::{CatalogCell, CoolDowns, RetrySettings};
 
@@ -162,6 +162,8 @@ pub(crate) struct StepRules {
     given: CallRules,
     tools: Rules<ToolSettings>,
     hooks: Hooks,
+    /// The limits of the config by name, also those that no tool has.
+    limits: Vec<(Arc<str>, Shared)>,
     chains: Arc<Chains>,
 }
 
@@ -178,7 +180,8 @@ impl StepRules {
         };
         let tools = Rules::new(given.tools.iter().map(rule));
         let hooks = Hooks::new(given.hooks.clone(), &chains.runtime, before);
-        Self { given, tools, hooks, chains }
+        let limits = given.limits.iter().map(|plan| (plan.name.clone(), chains.limiters.shared(plan))).collect();
+        Self { given, tools, hooks, limits, chains }
     }
 
     /// The rules of another config, or these if they are the same. Chains with the same settings in both are
@@ -193,6 +196,11 @@ impl StepRules {
     /// All hooks, for what is not a call of a tool.
     pub(crate) fn hooks(&self) -> &Hooks {
         &self.hooks
+    }
+
+    /// The limit of this name, for what is not a call of a tool.
+    pub(crate) fn limit(&self, name: &str) -> Option<&Shared> {
+        self.limits.iter().find(|(known, _)| **known == *name).map(|(_, limit)| limit)
     }
 
     /// The rules, except for calls that have passed those of another node.

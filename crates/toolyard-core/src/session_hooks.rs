@@ -8,6 +8,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 use toolyard_hooks::{Event, Outcome, Point};
+use toolyard_limits::{Permit, Refusal};
 use toolyard_model::{BoxFuture, ClientKey, ControlRequest, ControlResponse, Origin};
 
 use crate::Gateway;
@@ -81,6 +82,16 @@ impl Gateway {
         if events.is_read() {
             let (pack, principal) = (pack.into(), principal.into());
             events.emit(What::Published { pack, principal, event: Arc::new(event) });
+        }
+    }
+
+    /// Waits under a limit of the config for work of `client` that is not a call of a tool. Nothing if there is no
+    /// limit of this name.
+    pub async fn acquire_limit(&self, name: &str, client: &str, key: &str) -> Result<Option<Permit>, Refusal> {
+        let limit = self.rules().steps.limit(name).cloned();
+        match limit {
+            Some(limit) => limit.acquire_for(client.into(), key).await.map(Some),
+            None => Ok(None),
         }
     }
 

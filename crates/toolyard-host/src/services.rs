@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use serde_json::Value;
 use toolyard_model::{BoxFuture, Delegates, Principal, View};
 use toolyard_tool::host::{
-    Credentials, Delegation, Delegations, Events, Hooks, Limits, NotSignedIn, Permit, Verdict,
+    Credentials, Delegation, Delegations, Events, Hooks, Limited, Limits, NotSignedIn, Permit, Verdict,
 };
 
 #[derive(Default)]
@@ -37,10 +37,10 @@ impl LateLimits {
 }
 
 impl Limits for LateLimits {
-    fn acquire(&self, name: &str) -> BoxFuture<Permit> {
+    fn acquire(&self, name: &str, key: &str) -> BoxFuture<Result<Permit, Limited>> {
         match self.0.get() {
-            Some(limits) => limits.acquire(name),
-            None => Box::pin(async { Permit::unlimited() }),
+            Some(limits) => limits.acquire(name, key),
+            None => Box::pin(async { Ok(Permit::unlimited()) }),
         }
     }
 }

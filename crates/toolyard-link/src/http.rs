@@ -14,6 +14,7 @@ mod once;
 mod quiet_waker;
 pub(crate) mod refusal;
 mod relayed;
+mod spare;
 pub(crate) mod sse;
 pub(crate) mod wire;
 pub(crate) mod wires;
@@ -23,6 +24,7 @@ pub use client::HttpLink;
 pub use connector::{Dial, Duplex};
 pub use legacy::LegacyLink;
 pub use once::post_once;
+pub use spare::Spare;
 use std::fmt;
 use std::sync::Arc;
 
@@ -35,6 +37,8 @@ pub struct HttpSpec {
     pub headers: HeaderMap,
     /// Adds credentials that change over time.
     pub authorize: Option<Arc<dyn Authorize>>,
+    /// A second credential for the time after the server refused the first because of too many requests.
+    pub spare: Option<Arc<Spare>>,
     /// Opens the connections, where the address in `url` is not simply dialled.
     pub dial: Option<Arc<dyn Dial>>,
 }
@@ -42,7 +46,7 @@ pub struct HttpSpec {
 impl HttpSpec {
     /// Without credentials other than those in `headers`.
     pub fn new(url: Uri, headers: HeaderMap) -> Self {
-        Self { url, headers, authorize: None, dial: None }
+        Self { url, headers, authorize: None, spare: None, dial: None }
     }
 }
 

@@ -23,6 +23,8 @@ mod relay;
 mod http_sse;
 #[path = "link_tests/patience.rs"]
 mod patience;
+#[path = "link_tests/spare.rs"]
+mod spare;
 #[path = "link_tests/stream.rs"]
 mod stream;
 #[path = "link_tests/subscriptions.rs"]

@@ -17,7 +17,7 @@ use toolyard_core::{Connect, Connected, NoCounterpart};
 use toolyard_guard::sandbox_support;
 use toolyard_host::{HostSettings, Hosts};
 use toolyard_link::child::{ChildSpec, Guard, StderrLine, StderrLog};
-use toolyard_link::http::{Authorize, HttpSpec};
+use toolyard_link::http::{Authorize, HttpSpec, Spare};
 use toolyard_link::{
     ConnectError, EraPin, Offer, Target, Timeouts, Trouble, UpstreamTarget, connect, connect_counterpart,
 };
@@ -330,9 +330,11 @@ fn target(reach: &Reach, context: &ConnectContext, auth: Option<Arc<UpstreamAuth
             }),
             stderr: StderrLog::default(),
         }),
-        Reach::Server(Server { url, headers, sse }) => {
+        Reach::Server(Server { url, headers, sse, spare }) => {
             let mut spec = HttpSpec::new(url.clone(), headers.clone());
             spec.authorize = auth.map(|auth| auth as Arc<dyn Authorize>);
+            let spare = spare.as_ref().map(|spare| Spare::new(spare.headers.clone(), spare.cool_down));
+            spec.spare = spare.map(Arc::new);
             if *sse { Target::Sse(spec) } else { Target::Http(spec) }
         }
         Reach::Socket(socket) => Target::Socket(socket.clone()),

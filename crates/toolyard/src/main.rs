@@ -9,6 +9,7 @@ mod settings;
 mod plan;
 mod pack_events;
 mod pack_hooks;
+mod pack_limits;
 mod packs;
 mod cluster;
 mod connect;

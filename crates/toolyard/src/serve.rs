@@ -41,6 +41,7 @@ use crate::known_listeners::KnownListeners;
 use crate::logging::{self, Wish};
 use crate::pack_events::PackEvents;
 use crate::pack_hooks::PackHooks;
+use crate::pack_limits::PackLimits;
 use crate::plan::plan;
 use crate::settings::{self, Settings};
 use crate::stop::Stop;
@@ -291,6 +292,7 @@ fn serve_packs(context: &ConnectContext, gateway: &Arc<Gateway>, config: &Config
     context.hosts().set_gateway(&handler);
     context.hosts().set_hooks(PackHooks::of(gateway));
     context.hosts().set_events(PackEvents::of(gateway));
+    context.hosts().set_limits(PackLimits::of(gateway));
     context.hosts().set_credentials(context.sign_ins().accounts(&config.logins));
 }
 

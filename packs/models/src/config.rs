@@ -24,6 +24,9 @@ pub(crate) struct Config {
     /// Requests to all models together in any minute; 0 for no limit.
     #[serde(default = "per_minute")]
     pub(crate) per_minute: usize,
+    /// Limits of the gateway (`[limits.NAME]`) that requests to models pass, too, in turn with calls of tools.
+    #[serde(default)]
+    pub(crate) limits: Vec<String>,
     /// Seconds without a byte from a provider after which a request has failed.
     #[serde(default = "timeout")]
     #[schemars(range(min = 1, max = 3600))]

@@ -24,7 +24,7 @@ pub use child::{Child, ChildCommand, ChildControl, Children};
 pub use folders::{Folders, FoldersIn};
 pub use git::Git;
 pub use services::{
-    Credentials, Delegation, Delegations, Events, Gateway, Hooks, Limits, NotSignedIn, Permit, Verdict,
+    Credentials, Delegation, Delegations, Events, Gateway, Hooks, Limited, Limits, NotSignedIn, Permit, Verdict,
 };
 pub use toolyard_model::{BoxFuture, Scope};
 
@@ -189,12 +189,25 @@ impl Host {
         WeakHost(Arc::downgrade(&self.0))
     }
 
-    /// Waits for a permit under a limit of the config; without such a limit it is there at once. Dropping the
-    /// permit returns it.
-    pub async fn limits(&self, name: &str) -> Permit {
+    /// Waits for a permit under a limit of the config (`[limits.NAME]`), in turn with the calls that it applies to;
+    /// without such a limit it is there at once. `key` is what the limit counts separately where it is not for all
+    /// together, such as the name of a model. Dropping the permit returns it.
+    ///
+    /// ```
+    /// # use toolyard_tool::Host;
+    /// # #[tokio::main]
+    /// # async fn main() -> Result<(), toolyard_tool::host::Limited> {
+    /// let host = Host::inert("models");
+    /// let permit = host.limits("gentle", "gpt-5.2").await?;
+    /// // Send the request.
+    /// drop(permit);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn limits(&self, name: &str, key: &str) -> Result<Permit, Limited> {
         match &self.0.limits {
-            Some(limits) => limits.acquire(name).await,
-            None => Permit::unlimited(),
+            Some(limits) => limits.acquire(name, key).await,
+            None => Ok(Permit::unlimited()),
         }
     }
 

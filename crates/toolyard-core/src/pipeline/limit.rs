@@ -65,6 +65,10 @@ impl Per {
 pub(super) struct Limiters(Mutex<HashMap<LimitPlan, Weak<Keyed>>>);
 
 impl Limiters {
+    pub(super) fn shared(&self, plan: &LimitPlan) -> Shared {
+        Shared { plan: plan.clone(), limiters: self.of(plan) }
+    }
+
     fn of(&self, plan: &LimitPlan) -> Arc<Keyed> {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(limiters) = known.get(plan).and_then(Weak::upgrade) {
@@ -79,8 +83,7 @@ impl Limiters {
 
 /// The step for these limits, if there are any.
 pub(super) fn step(plans: &[LimitPlan], limiters: &Limiters) -> Option<Arc<dyn Step>> {
-    let shared = |plan: &LimitPlan| Shared { plan: plan.clone(), limiters: limiters.of(plan) };
-    let limits: Arc<[Shared]> = plans.iter().map(shared).collect();
+    let limits: Arc<[Shared]> = plans.iter().map(|plan| limiters.shared(plan)).collect();
     (!limits.is_empty()).then(|| Arc::new(Limited { limits }) as Arc<dyn Step>)
 }
 
@@ -88,7 +91,9 @@ struct Limited {
     limits: Arc<[Shared]>,
 }
 
-struct Shared {
+/// A limit and what it has let pass.
+#[derive(Clone, Debug)]
+pub(crate) struct Shared {
     plan: LimitPlan,
     limiters: Arc<Keyed>,
 }
@@ -109,6 +114,13 @@ impl Step for Limited {
 }
 
 impl Shared {
+    /// For work of a pack that is not a call: `key` is what the limit counts separately, and the pack takes turns as
+    /// one client does.
+    pub(crate) async fn acquire_for(self, client: Arc<str>, key: &str) -> Result<Permit, Refusal> {
+        let key = if self.plan.per == Per::Group { "" } else { key };
+        self.limiters.of(&key.into()).acquire(&client, |_| {}).await
+    }
+
     async fn acquire(&self, call: &Call) -> Result<Permit, CallError> {
         let limiter = self.limiters.of(&self.plan.per.key(call));
         let reports = AtomicU32::new(0);

@@ -9,6 +9,7 @@ mod api;
 mod calls;
 mod catalog;
 mod eras;
+mod fallbacks;
 mod freshness;
 mod health;
 mod hooks;

@@ -19,7 +19,7 @@ use toolyard_proto::{
 use super::body::{Content, ReadError, content, read_whole};
 use super::endpoint::{Endpoint, METHOD, NAME, PROTOCOL_VERSION};
 use super::refusal::Refusal;
-use super::relayed;
+use super::{relayed, spare};
 use super::sse::EventStream;
 use super::wire::Arriving;
 use crate::events::Events;
@@ -106,13 +106,16 @@ impl Caller {
     /// small future is cheap to make and to move.
     fn call(self: Arc<Self>, request: LinkRequest, peer: Peer) -> impl Future<Output = Answer> {
         let (relay, listens) = (request.relay, request.method == Method::LISTEN);
-        let id = request.id.clone();
+        let (id, is_call) = (request.id.clone(), request.method == Method::TOOLS_CALL);
         let principal = self.principal_of(&request);
         let client = relayed::Client::of(&request);
         let (headers, body) = self.render(request);
         async move {
             let sent = self.endpoint.send(principal.as_ref(), HttpMethod::POST, headers, body);
             let response = sent.await?;
+            // What the answer states about it is put into a whole answer.
+            let is_spared = is_call && spare::is_marked(&response);
+            let relay = relay && !is_spared;
             match content(response.headers()) {
                 _ if response.status() != StatusCode::OK => {
                     let refusal = Box::pin(Refusal::read(response)).await;
@@ -134,6 +137,7 @@ impl Caller {
                         client: Some(&client),
                     };
                     let result = Box::pin(reader.read(response)).await.map_err(own_hop)?;
+                    let result = if is_spared { spare::stated(&result, &self.endpoint.name) } else { result };
                     Ok(AnswerBody::Whole(result, Revision::NEWEST))
                 }
             }

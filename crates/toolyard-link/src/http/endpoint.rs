@@ -19,7 +19,7 @@ use super::connector::Connector;
 use super::obstacle::Obstacle;
 use super::wire::Arriving;
 use super::wires::{SendError, Wires};
-use super::{Authorize, HttpSpec};
+use super::{Authorize, HttpSpec, Spare, spare};
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream");
@@ -42,6 +42,7 @@ pub(crate) struct Endpoint {
     authorize: Option<Arc<dyn Authorize>>,
     /// Whether requests carry credentials of `authorize`, or would if there were any.
     is_guarded: AtomicBool,
+    spare: Option<Arc<Spare>>,
 }
 
 impl Endpoint {
@@ -76,7 +77,7 @@ impl Endpoint {
         let authorize = spec.authorize.clone();
         let is_guarded = AtomicBool::new(authorize.is_some());
         let (name, url, target) = (name.clone(), spec.url.clone(), target(&spec.url));
-        Ok(Self { name, wires, url, target, post, get, authorize, is_guarded })
+        Ok(Self { name, wires, url, target, post, get, authorize, is_guarded, spare: spec.spare.clone() })
     }
 
     pub(crate) fn url(&self) -> &Uri {
@@ -144,13 +145,39 @@ impl Endpoint {
         headers: HeaderMap,
         body: Bytes,
     ) -> impl Future<Output = Result<Response<Arriving>, CallError>> + use<'_> {
-        match self.authorize.as_ref().filter(|_| self.is_guarded()) {
-            None => Either::Left(self.plain(target, method, headers, body)),
-            Some(authorize) => {
-                let request = Parts { target, method, headers, body };
-                Either::Right(Box::pin(self.guarded(authorize, principal.cloned(), request)))
+        let authorize = self.authorize.as_ref().filter(|_| self.is_guarded());
+        if authorize.is_none() && self.spare.is_none() {
+            return Either::Left(self.plain(target, method, headers, body));
+        }
+        let request = Parts { target, method, headers, body };
+        Either::Right(Box::pin(self.with_spare(authorize, principal.cloned(), request)))
+    }
+
+    /// Sends a request with the first credential and, if the server refuses that because of too many requests, at once
+    /// with the second: such a request was certainly not carried out.
+    async fn with_spare(
+        &self,
+        authorize: Option<&Arc<dyn Authorize>>,
+        principal: Option<Principal>,
+        mut parts: Parts,
+    ) -> Result<Response<Arriving>, CallError> {
+        let spare = self.spare.as_ref();
+        if !spare.is_some_and(|spare| spare.is_on()) {
+            let response = match authorize {
+                Some(authorize) => self.guarded(authorize, principal, &parts).await?,
+                None => self.with_credentials(&parts, None).await?,
+            };
+            if spare.is_none() || response.status() != StatusCode::TOO_MANY_REQUESTS {
+                return Ok(response);
             }
         }
+        if let Some(spare) = spare {
+            spare.begin();
+            spare.put_into(&mut parts.headers);
+        }
+        let mut response = self.with_credentials(&parts, None).await?;
+        spare::mark(&mut response);
+        Ok(response)
     }
 
     /// Sends a request with credentials; if they are refused and can be renewed, once more.
@@ -158,18 +185,18 @@ impl Endpoint {
         &self,
         authorize: &Arc<dyn Authorize>,
         principal: Option<Principal>,
-        parts: Parts,
+        parts: &Parts,
     ) -> Result<Response<Arriving>, CallError> {
         let refused = |why: super::Unauthorized| why.to_call_error().at(&self.name);
         let used = authorize.authorization(principal.as_ref()).await.map_err(refused)?;
-        let response = self.with_credentials(&parts, used.as_ref()).await?;
+        let response = self.with_credentials(parts, used.as_ref()).await?;
         let status = response.status();
         if !matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) {
             return Ok(response);
         }
         let renewed = authorize.renewed(principal.as_ref(), used, status, response.headers()).await;
         match renewed.map_err(refused)? {
-            Some(renewed) => self.with_credentials(&parts, Some(&renewed)).await,
+            Some(renewed) => self.with_credentials(parts, Some(&renewed)).await,
             None => Ok(response),
         }
     }

@@ -6,6 +6,7 @@
 mod world;
 
 mod left_behind;
+mod long_calls;
 mod nested;
 mod rounds;
 mod states;

@@ -34,6 +34,9 @@ pub(crate) struct ExplainArgs {
     /// Explain what the rules decide for this principal: a name, and after commas `role:NAME` and `class:NAME`.
     #[arg(long = "as", value_name = "WHO")]
     who: Option<String>,
+    /// Explain calls of clients of this profile.
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["prompt", "resource"])]
+    profile: Option<String>,
     /// Also decide about a call with these arguments, as JSON; nothing is called.
     #[arg(long, value_name = "JSON", value_parser = arguments)]
     args: Option<Value>,
@@ -64,6 +67,7 @@ fn arguments(text: &str) -> Result<Value, String> {
 
 pub(super) fn explain(common: &Common, args: &ExplainArgs) -> Result<(), Failure> {
     let explanation = with_client(common, None, async |client, settings| {
+        known_profile(args, &settings.config)?;
         let states = client.settled().await?;
         if args.prompt || args.resource {
             return listed::explain(client, settings, args).await;
@@ -73,9 +77,21 @@ pub(super) fn explain(common: &Common, args: &ExplainArgs) -> Result<(), Failure
         match tools.find(&args.tool) {
             Ok(tool) => {
                 let mut explanation = present(tool, &tools, &settings.config, &upstreams);
-                let (kind, _) = owner(tool, &tools);
-                let chain = Chain { tool, kind, config: &settings.config, arguments: args.args.as_ref() };
-                explanation.steps = chain.lines().await;
+                let (kind, names) = owner(tool, &tools);
+                if let Some(profile) = chosen_profile(args, &settings.config) {
+                    explanation.there = in_profile(profile, tool, kind, &names).is_ok();
+                }
+                let chain = Chain {
+                    tool,
+                    kind,
+                    profile: args.profile.as_deref(),
+                    config: &settings.config,
+                    place: place_of(&tool.upstream, &upstreams),
+                    arguments: args.args.as_ref(),
+                };
+                if explanation.there {
+                    explanation.steps = chain.lines().await;
+                }
                 if let Some(who) = &args.who {
                     let decided = of_tool(who, args.args.as_ref(), tool, &settings.config)?;
                     explanation.reasons.push(decided);
@@ -112,6 +128,27 @@ pub(super) fn explain(common: &Common, args: &ExplainArgs) -> Result<(), Failure
         explanation.steps.iter().for_each(|step| say::result(format_args!("  {step}")));
     }
     if explanation.there { Ok(()) } else { Err(Failure::AlreadyReported(1)) }
+}
+
+fn chosen_profile<'a>(args: &ExplainArgs, config: &'a Config) -> Option<&'a ProfilePlan> {
+    let name = args.profile.as_deref()?;
+    config.profiles.iter().find(|profile| *profile.name == *name)
+}
+
+fn known_profile(args: &ExplainArgs, config: &Config) -> Result<(), Failure> {
+    match (&args.profile, chosen_profile(args, config)) {
+        (Some(name), None) => {
+            let names: Vec<&str> = config.profiles.iter().map(|profile| &*profile.name).collect();
+            let known = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+            Err(Failure::Usage(format!("there is no profile `{name}`\n  help: there are: {known}")))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Where the config has an upstream.
+fn place_of(id: &str, upstreams: &[Written]) -> Option<String> {
+    upstreams.iter().find(|upstream| upstream.id == id).map(|upstream| upstream.place.to_string())
 }
 
 fn of_tool(who: &str, args: Option<&Value>, tool: &Tool, config: &Config) -> Result<String, Failure> {
@@ -179,7 +216,8 @@ fn present(tool: &Tool, tools: &Tools, config: &Config, upstreams: &[Written]) -
     }
     reasons.push(format!("clients of /mcp/{} call it {}", tool.upstream, tool.own));
     let (kind, names) = owner(tool, tools);
-    reasons.extend(config.profiles.iter().map(|profile| in_profile(profile, tool, kind, &names)));
+    let in_profiles = config.profiles.iter().map(|profile| in_profile(profile, tool, kind, &names));
+    reasons.extend(in_profiles.map(|found| found.unwrap_or_else(|why_not| why_not)));
     let name = hidden_by.is_none().then(|| tool.shown.clone());
     Explanation { id: tool.canonical(), there: true, name, reasons, steps: Vec::new() }
 }
@@ -194,8 +232,7 @@ fn left_out(tool: &Tool, config: &Config) -> Option<String> {
 
 fn server(id: &str, tools: &Tools, upstreams: &[Written]) -> String {
     let state = tools.states.iter().find(|state| state.id == id);
-    let place =
-        upstreams.iter().find(|upstream| upstream.id == id).map(|upstream| upstream.place.to_string());
+    let place = place_of(id, upstreams);
     let Some(state) = state else { return format!("its server is {id}, built in") };
     let why = state.why().map(|why| format!(": {why}")).unwrap_or_default();
     let phase = &state.phase;
@@ -234,7 +271,13 @@ fn owner(tool: &Tool, tools: &Tools) -> (UpstreamKind, Vec<String>) {
     (kind, ["id", "name"].into_iter().filter_map(name).collect())
 }
 
-fn in_profile(profile: &ProfilePlan, tool: &Tool, kind: UpstreamKind, names: &[String]) -> String {
+/// Where a profile shows the tool, or why it does not.
+fn in_profile(
+    profile: &ProfilePlan,
+    tool: &Tool,
+    kind: UpstreamKind,
+    names: &[String],
+) -> Result<String, String> {
     let place = format!("/mcp/p/{}", profile.name);
     let key = match kind {
         UpstreamKind::App => "apps",
@@ -249,13 +292,13 @@ fn in_profile(profile: &ProfilePlan, tool: &Tool, kind: UpstreamKind, names: &[S
         tool.upstream != "yard"
     };
     if !is_inside {
-        format!("not at {place}: `{key}` does not name {}", tool.upstream)
+        Err(format!("not at {place}: `{key}` does not name {}", tool.upstream))
     } else if profile.deny.iter().any(fits) {
-        format!("not at {place}: `deny` fits it")
+        Err(format!("not at {place}: `deny` fits it"))
     } else if profile.includes(&ids) {
-        format!("at {place}, too")
+        Ok(format!("at {place}, too"))
     } else {
-        format!("not at {place}: `allow` does not fit it")
+        Err(format!("not at {place}: `allow` does not fit it"))
     }
 }
 

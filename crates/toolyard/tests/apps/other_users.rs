@@ -1,6 +1,9 @@
-//! Discovery does not connect to ports of other users. `discovery/port.rs` tests the same rule without root.
+//! Other users of the machine: discovery does not connect to their ports (`discovery/port.rs` tests the same rule without
+//! root), and they open no folder through the gateway.
 
 use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use serde_json::json;
@@ -66,4 +69,50 @@ fn a_hint_does_not_lead_to_a_port_of_another_user() {
         assert!(reason.contains("another user of this machine listens at"), "{reason}");
         assert_ne!(agent.upstream(id)["state"], "active");
     }
+}
+
+/// What a user gets who calls `dev__get_project_context` for a folder: at the local socket, and at the port.
+fn project_as(user: u32, yard: &Yard, folder: &Path) -> [String; 2] {
+    let script = r#"import json, os, socket, sys
+user, unix, tcp, folder = int(sys.argv[1]), sys.argv[2], sys.argv[3].rsplit(":", 1), sys.argv[4]
+os.setgid(user); os.setuid(user)
+def ask(family, address):
+    s = socket.socket(family)
+    s.settimeout(20)
+    try:
+        s.connect(address)
+    except OSError as error:
+        return type(error).__name__
+    meta = {"io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": {}}
+    params = {"name": "dev__get_project_context", "arguments": {}, "_meta": meta}
+    s.sendall((json.dumps({"toolyard": 1, "folder": folder}) + "\n").encode())
+    s.sendall((json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}) + "\n").encode())
+    for line in s.makefile():
+        if json.loads(line).get("id") == 1:
+            return line.strip()
+    return "closed"
+print(ask(socket.AF_UNIX, unix)); print(ask(socket.AF_INET, (tcp[0], int(tcp[1]))))"#;
+    let mut command = Command::new("python3");
+    command.args(["-c", script, &user.to_string()]).arg(yard.socket()).arg(yard.tcp()).arg(folder);
+    let output = command.output().unwrap();
+    let printed = String::from_utf8(output.stdout).unwrap();
+    let mut lines = printed.lines().map(ToOwned::to_owned);
+    [lines.next(), lines.next()].map(|line| line.unwrap_or_else(|| panic!("{output:?}")))
+}
+
+#[test]
+#[ignore = "needs root; `cargo xtask test` runs it where it can"]
+fn another_user_of_the_machine_opens_no_folder_through_the_gateway() {
+    let yard = Yard::start("");
+    // Only what the gateway itself protects counts.
+    std::fs::set_permissions(yard.folder(), PermissionsExt::from_mode(0o755)).unwrap();
+    let project = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(project.path(), PermissionsExt::from_mode(0o755)).unwrap();
+    std::fs::write(project.path().join("TODO.md"), "- [ ] the private plan\n").unwrap();
+    let [local, port] = project_as(nix::unistd::getuid().as_raw(), &yard, project.path());
+    assert!(local.contains("the private plan"), "{local}");
+    assert!(port.contains("does not prove its user"), "a port proves nobody: {port}");
+    let [local, port] = project_as(65534, &yard, project.path());
+    assert_eq!(local, "PermissionError");
+    assert!(port.contains("does not prove its user") && !port.contains("the private plan"), "{port}");
 }

@@ -7,19 +7,25 @@ mod agentic;
 mod agents;
 mod code;
 mod faults;
+mod flow;
 mod guard;
 mod home;
 mod kills;
 mod model_proxy;
 mod model_privacy;
+mod pack_children;
 mod packs;
 mod provider;
 mod sampling;
 mod scripts;
+mod secrets;
 mod seeds;
 mod shims;
 mod skills;
 #[expect(dead_code, reason = "shared with the tests of the command line, which use all of it")]
+mod tasks;
 #[path = "../cli/http.rs"]
 mod http;
+#[path = "../support/testkit.rs"]
+mod testkit;
 mod yard;

@@ -5,6 +5,7 @@ use std::time::Duration;
 use futures_util::StreamExt as _;
 use serde_json::Value;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
+use toolyard_tool::host::{Limited, Permit};
 
 use super::{Answered, Invocation, Models, Target};
 use crate::conversation::{Reply, Turn};
@@ -51,10 +52,11 @@ impl Models {
             let (at, auth) = target.service.auth(&self.host).await?;
             let waits =
                 |what: &str, ahead: usize| progress.note(format!("waiting for {what}: {ahead} ahead"));
+            let held = self.shared_limits(target.model).await?;
             let pass = self.gate.enter(target.model, &invocation.principal, waits).await?;
             let begun = Instant::now();
             let result = self.request(target, &auth, &turn, progress).await;
-            drop(pass);
+            drop((pass, held));
             self.record(target, invocation, begun.elapsed(), &result).await;
             let (trouble, has_begun) = match result {
                 Ok(reply) => return Ok(answered(target, &auth, reply)),
@@ -82,6 +84,17 @@ impl Models {
                 return Err(trouble);
             }
         }
+    }
+
+    /// Permits of the limits that requests share with calls of tools.
+    async fn shared_limits(&self, model: &str) -> Result<Vec<Permit>, Trouble> {
+        let mut held = Vec::with_capacity(self.config.limits.len());
+        for name in &self.config.limits {
+            let limited =
+                |why: Limited| Trouble::Limited { reason: why.to_string(), retry_after: why.retry_after() };
+            held.push(self.host.limits(name, model).await.map_err(limited)?);
+        }
+        Ok(held)
     }
 
     async fn request(

@@ -2,14 +2,37 @@
 
 use std::any::Any;
 use std::fmt;
+use std::time::Duration;
 
 use serde_json::Value;
 use toolyard_model::{Answer, BoxFuture, Peer, Principal, Request};
 
 /// The named limits of the config.
 pub trait Limits: Send + Sync + 'static {
-    /// Waits for a permit under a limit. A name without a limit is unlimited.
-    fn acquire(&self, name: &str) -> BoxFuture<Permit>;
+    /// Waits for a permit under a limit. A name without a limit is unlimited. `key` is what the limit counts
+    /// separately where it is not for all together, such as the name of a model.
+    fn acquire(&self, name: &str, key: &str) -> BoxFuture<Result<Permit, Limited>>;
+}
+
+/// A limit that lets nothing more wait, or that was waited for too long.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("limit `{limit}`: {reason}")]
+pub struct Limited {
+    limit: String,
+    reason: String,
+    retry_after: Duration,
+}
+
+impl Limited {
+    /// By this limit, for this reason; another attempt may succeed after `retry_after`.
+    pub fn new(limit: &str, reason: impl Into<String>, retry_after: Duration) -> Self {
+        Self { limit: limit.to_owned(), reason: reason.into(), retry_after }
+    }
+
+    /// When another attempt is likely to succeed.
+    pub fn retry_after(&self) -> Duration {
+        self.retry_after
+    }
 }
 
 /// Held while something runs under a limit; returned when it is dropped.

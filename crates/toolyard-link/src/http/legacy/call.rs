@@ -21,6 +21,7 @@ use crate::events::is_change;
 use crate::http::body::{Content, ReadError, content, read_whole};
 use crate::http::endpoint::LAST_EVENT_ID;
 use crate::http::refusal::Refusal;
+use crate::http::spare;
 use crate::http::sse::EventStream;
 use crate::http::wire::Arriving;
 use crate::inflight::{Flight, is_addressable};
@@ -68,7 +69,7 @@ impl Session {
         peer: &Peer,
     ) -> Result<Raw, Failed> {
         let (call, message) = Underway::begin(self, request, peer).ok_or(Failed::SessionLost)?;
-        let outcome = call.run(&message).await;
+        let outcome = call.run(&message, request.method == Method::TOOLS_CALL).await;
         call.end();
         outcome
     }
@@ -113,8 +114,9 @@ impl<'a> Underway<'a> {
         Some((call, Message::Request(message)))
     }
 
-    async fn run(&self, message: &Message) -> Result<Raw, Failed> {
+    async fn run(&self, message: &Message, is_call: bool) -> Result<Raw, Failed> {
         let response = self.session.post(message).await?;
+        let is_spared = is_call && spare::is_marked(&response);
         if response.status() != StatusCode::OK {
             let refusal = Refusal::read(response).await;
             if self.session.has_id && is_session_lost(&refusal) {
@@ -127,7 +129,8 @@ impl<'a> Underway<'a> {
             Content::Events => self.follow(EventStream::new(response.into_body())).await,
             Content::Other => Err(self.session.endpoint.not_mcp(response.headers())),
         };
-        outcome.map_err(Failed::Call)
+        let result = outcome.map_err(Failed::Call)?;
+        Ok(if is_spared { spare::stated(&result, &self.session.endpoint.name) } else { result })
     }
 
     async fn read_json(&self, response: Response<Arriving>) -> Result<Raw, CallError> {

@@ -16,7 +16,11 @@ use super::super::tools::Tool;
 pub(super) struct Chain<'a> {
     pub(super) tool: &'a Tool,
     pub(super) kind: UpstreamKind,
+    /// The profile of the clients that call it; nothing for `/mcp`.
+    pub(super) profile: Option<&'a str>,
     pub(super) config: &'a Config,
+    /// Where the config has its upstream.
+    pub(super) place: Option<String>,
     /// The arguments of a call to decide about.
     pub(super) arguments: Option<&'a Value>,
 }
@@ -39,7 +43,14 @@ impl Chain<'_> {
             (AppliesTo { profile: rule.profile.clone(), pattern: Pattern::new(&rule.pattern) }, section)
         });
         let rules = Rules::new(rules);
-        let mut lines = vec![self.deadline(&rules)];
+        let mut lines = Vec::new();
+        if self.config.audit.is_some() {
+            lines.push("audit: written, whatever comes of the call".to_owned());
+        }
+        if self.config.rules.is_some() {
+            lines.push("rules: decide for each caller; --as WHO prints the decision".to_owned());
+        }
+        lines.push(self.deadline(&rules));
         lines.extend(self.limits(&rules));
         lines.extend(self.hooks(&rules).await);
         lines.push(self.validate(&rules));
@@ -54,7 +65,7 @@ impl Chain<'_> {
         pick: impl Fn(&'a ToolSettings) -> Option<T>,
     ) -> Option<Set<'a, T>> {
         let canonical = self.tool.canonical();
-        let subject = Subject { profile: None, canonical: &canonical };
+        let subject = Subject { profile: self.profile, canonical: &canonical };
         rules.find(subject, |section| Some(Set(pick(&section.rule.settings)?, Some(*section), key)))
     }
 
@@ -66,7 +77,8 @@ impl Chain<'_> {
         match (self.find(rules, "timeout", |settings| settings.timeout), of_upstream) {
             (Some(set), _) => format!("deadline: {} without progress{}", Time(set.0), set.place()),
             (None, Some(time)) => {
-                format!("deadline: {} without progress (`timeout` of {})", Time(time), self.tool.upstream)
+                let place = self.place.as_ref().map(|place| format!(", from {place}")).unwrap_or_default();
+                format!("deadline: {} without progress (`timeout` of {}{place})", Time(time), self.tool.upstream)
             }
             (None, None) => format!("deadline: {} without progress (default)", Time(usual.idle)),
         }
