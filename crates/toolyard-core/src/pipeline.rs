@@ -180,7 +180,8 @@ impl StepRules {
         };
         let tools = Rules::new(given.tools.iter().map(rule));
         let hooks = Hooks::new(given.hooks.clone(), &chains.runtime, before);
-        let limits = given.limits.iter().map(|plan| (plan.name.clone(), chains.limiters.shared(plan))).collect();
+        let limits =
+            given.limits.iter().map(|plan| (plan.name.clone(), chains.limiters.shared(plan))).collect();
         Self { given, tools, hooks, limits, chains }
     }
 

@@ -87,7 +87,12 @@ impl Gateway {
 
     /// Waits under a limit of the config for work of `client` that is not a call of a tool. Nothing if there is no
     /// limit of this name.
-    pub async fn acquire_limit(&self, name: &str, client: &str, key: &str) -> Result<Option<Permit>, Refusal> {
+    pub async fn acquire_limit(
+        &self,
+        name: &str,
+        client: &str,
+        key: &str,
+    ) -> Result<Option<Permit>, Refusal> {
         let limit = self.rules().steps.limit(name).cloned();
         match limit {
             Some(limit) => limit.acquire_for(client.into(), key).await.map(Some),

@@ -9,7 +9,9 @@ use http::{Method, StatusCode};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use toolyard_core::{Gateway, ToolRule, ToolSettings};
-use toolyard_model::{AnswerBody, Control, ControlRequest, ControlResponse, Handler, Parent, Peer, Principal, Request};
+use toolyard_model::{
+    AnswerBody, Control, ControlRequest, ControlResponse, Handler, Parent, Peer, Principal, Request,
+};
 use toolyard_policy::rules::{Approval, By, Do, Names, Policy, Rule};
 use toolyard_proto::{CallError, Revision};
 

@@ -1,13 +1,20 @@
 //! Calls that are sent again, and calls that go to another tool.
 
 use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
+use bytes::Bytes;
+use http_body::{Body, Frame};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 use toolyard_core::{ProfilePlan, RetryPlan, ToolRule, ToolSettings};
-use toolyard_model::AnswerBody;
+use toolyard_model::answer::RelayError;
+use toolyard_model::{AnswerBody, Handler, Peer, Relay, RelayKind, Request};
 use toolyard_proto::{CallError, Method, Retry, Revision};
 
 use crate::support::{Behaviour, Client, Double, raw, start};
@@ -196,6 +203,49 @@ async fn fallbacks_that_lead_in_a_circle_end() {
     client.tools().await;
     assert_eq!(client.call("a__t", json!({})).await.unwrap()["isError"], true);
     assert_eq!(times.lock().unwrap().len(), 4);
+}
+
+/// An answer that breaks off after its first piece.
+struct BreaksOff(bool);
+
+impl Body for BreaksOff {
+    type Data = Bytes;
+    type Error = RelayError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, RelayError>>> {
+        let has_begun = std::mem::replace(&mut self.0, true);
+        let piece = if has_begun { Err(lost().into()) } else { Ok(Frame::data(Bytes::from_static(b"{"))) };
+        Poll::Ready(Some(piece))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_has_begun_is_never_asked_for_again() {
+    let calls = Arc::new(AtomicUsize::new(0));
+    let counted = calls.clone();
+    let behaviour: Behaviour = Arc::new(move |_, _| {
+        counted.fetch_add(1, Ordering::SeqCst);
+        Box::pin(async { Ok(AnswerBody::Stream(Relay::new(RelayKind::Json, BreaksOff(false)))) })
+    });
+    let (double, spare) = (Double::with(NEW, &["t"], behaviour), Double::new(NEW, &["t"]));
+    let settings = ToolSettings { idempotent: Some(true), fallback: Some("b:t".to_owned()), ..retry(5) };
+    let gateway = start(&[("a", &double), ("b", &spare)], |plan| plan.calls.tools = rule(settings));
+    let client = Client::new(&gateway, NEW, "");
+    client.tools().await;
+    calls.store(0, Ordering::SeqCst);
+    let params = raw(json!({ "name": "a__t", "arguments": {} })).into();
+    let request = Request { params, relay: true, ..client.request("tools/call") };
+    let Ok(AnswerBody::Stream(mut relay)) = gateway.handle(request, Peer::none()).await else {
+        panic!("it streams")
+    };
+    let mut next = async || poll_fn(|cx| Pin::new(&mut relay).poll_frame(cx)).await;
+    assert!(next().await.unwrap().is_ok());
+    assert!(next().await.unwrap().is_err(), "the client learns that it broke off");
+    assert_eq!(calls.load(Ordering::SeqCst), 1);
+    assert_eq!(spare.seen.lock().unwrap().len(), 0);
 }
 
 #[tokio::test(start_paused = true)]

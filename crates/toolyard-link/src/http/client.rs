@@ -19,9 +19,9 @@ use toolyard_proto::{
 use super::body::{Content, ReadError, content, read_whole};
 use super::endpoint::{Endpoint, METHOD, NAME, PROTOCOL_VERSION};
 use super::refusal::Refusal;
-use super::{relayed, spare};
 use super::sse::EventStream;
 use super::wire::Arriving;
+use super::{relayed, spare};
 use crate::events::Events;
 use crate::own::own_hop;
 

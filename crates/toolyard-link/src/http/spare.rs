@@ -55,7 +55,10 @@ impl Spare {
 impl fmt::Debug for Spare {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names: Vec<_> = self.headers.keys().collect();
-        f.debug_struct("Spare").field("headers", &names).field("cool_down", &self.cool_down).finish_non_exhaustive()
+        f.debug_struct("Spare")
+            .field("headers", &names)
+            .field("cool_down", &self.cool_down)
+            .finish_non_exhaustive()
     }
 }
 

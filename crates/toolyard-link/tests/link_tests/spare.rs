@@ -30,8 +30,7 @@ struct World {
 impl World {
     async fn new(era: EraPin) -> Self {
         let (mut server, scope) = (Server::start().await, Scope::new());
-        let mut spec =
-            HttpSpec::new(format!("http://{}/mcp", server.address).parse().unwrap(), key("first"));
+        let mut spec = HttpSpec::new(format!("http://{}/mcp", server.address).parse().unwrap(), key("first"));
         spec.spare = Some(Arc::new(Spare::new(key("second"), COOL_DOWN)));
         let timeouts = Timeouts::default();
         let upstream = UpstreamTarget { name: "far".into(), target: Target::Http(spec), era, timeouts };
@@ -51,11 +50,14 @@ impl World {
     }
 
     fn request(&self) -> LinkRequest {
-        let revision =
-            if self.era == EraPin::Modern { Revision::NEWEST } else { Revision::NEWEST_LEGACY };
+        let revision = if self.era == EraPin::Modern { Revision::NEWEST } else { Revision::NEWEST_LEGACY };
         let origin = origin(ClientKey::Gateway, revision);
-        let request =
-            request(&origin, Id::string("seven"), Method::TOOLS_CALL, json!({ "name": "t", "arguments": {} }));
+        let request = request(
+            &origin,
+            Id::string("seven"),
+            Method::TOOLS_CALL,
+            json!({ "name": "t", "arguments": {} }),
+        );
         LinkRequest { relay: self.era == EraPin::Modern, ..request }
     }
 

@@ -88,6 +88,7 @@ pub(super) fn explain(common: &Common, args: &ExplainArgs) -> Result<(), Failure
                     config: &settings.config,
                     place: place_of(&tool.upstream, &upstreams),
                     arguments: args.args.as_ref(),
+                    is_decided: args.who.is_some(),
                 };
                 if explanation.there {
                     explanation.steps = chain.lines().await;

@@ -95,7 +95,7 @@ print(ask(socket.AF_UNIX, unix)); print(ask(socket.AF_INET, (tcp[0], int(tcp[1])
     let mut command = Command::new("python3");
     command.args(["-c", script, &user.to_string()]).arg(yard.socket()).arg(yard.tcp()).arg(folder);
     let output = command.output().unwrap();
-    let printed = String::from_utf8(output.stdout).unwrap();
+    let printed = String::from_utf8_lossy(&output.stdout);
     let mut lines = printed.lines().map(ToOwned::to_owned);
     [lines.next(), lines.next()].map(|line| line.unwrap_or_else(|| panic!("{output:?}")))
 }
@@ -111,7 +111,7 @@ fn another_user_of_the_machine_opens_no_folder_through_the_gateway() {
     std::fs::write(project.path().join("TODO.md"), "- [ ] the private plan\n").unwrap();
     let [local, port] = project_as(nix::unistd::getuid().as_raw(), &yard, project.path());
     assert!(local.contains("the private plan"), "{local}");
-    assert!(port.contains("does not prove its user"), "a port proves nobody: {port}");
+    assert!(port.contains("does not prove its user"), "a port proves no user: {port}");
     let [local, port] = project_as(65534, &yard, project.path());
     assert_eq!(local, "PermissionError");
     assert!(port.contains("does not prove its user") && !port.contains("the private plan"), "{port}");

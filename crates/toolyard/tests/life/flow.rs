@@ -24,18 +24,24 @@ const GROWTH: usize = 6 << 20;
 struct Caller<'a> {
     url: &'a str,
     session: String,
+    next: AtomicUsize,
 }
 
 impl<'a> Caller<'a> {
     fn new(url: &'a str) -> Self {
-        Self { url, session: http::open_session(url) }
+        Self { url, session: http::open_session(url), next: AtomicUsize::new(1) }
     }
 
     fn call(&self) -> Value {
         let takes = u64::try_from(TAKES.as_millis()).unwrap();
         let params = json!({ "name": "fix__test_echo", "arguments": { "text": "hi", "delayMs": takes } });
-        let message = http::read(http::legacy(self.url, &self.session, "tools/call", &params)).message();
-        message["result"].clone()
+        // Requests of one session that run at the same time need ids of their own.
+        let id = self.next.fetch_add(1, Ordering::Relaxed);
+        let message = json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params });
+        let headers = [("mcp-session-id", self.session.as_str()), ("mcp-protocol-version", "2025-11-25")];
+        let answer = http::post(self.url, &headers, &message).message();
+        assert!(answer.get("result").is_some(), "{answer}");
+        answer["result"].clone()
     }
 }
 
@@ -94,7 +100,7 @@ fn memory(gateway: &Gateway) -> usize {
 }
 
 #[test]
-fn of_32_clients_at_a_tool_limited_to_8_none_starves_and_refusals_say_when_to_try_again() {
+fn of_32_clients_at_a_tool_limited_to_8_none_starves_and_refusals_carry_a_time_to_retry() {
     let yard = Yard::new(&[]);
     let fixture = toml::Value::from(testkit::build("fixture").to_str().unwrap());
     yard.also(&format!(
@@ -142,6 +148,9 @@ fn everything_that_a_hook_has_started_ends_with_it() {
     yard.also(&(hook("hash", "exec sleep 602") + "timeout = \"2s\"\non_failure = \"block\"\n"));
     yard.also(&hook("uuid", "echo no >&2; exit 2"));
     yard.also(&hook("time_now", "kill -9 $$"));
+    yard.also(
+        "[hooks.off]\non = \"pre_tool_call\"\ncommand = \"false\"\non_failure = \"block\"\nenabled = false\n",
+    );
     let gateway = yard.start();
     for (tool, arguments, blocked) in [
         ("echo", json!({ "text": "hi" }), None),

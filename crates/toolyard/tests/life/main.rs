@@ -24,6 +24,7 @@ mod shims;
 mod skills;
 #[expect(dead_code, reason = "shared with the tests of the command line, which use all of it")]
 mod tasks;
+#[expect(dead_code, reason = "shared with the tests of the command line, which use all of it")]
 #[path = "../cli/http.rs"]
 mod http;
 #[path = "../support/testkit.rs"]

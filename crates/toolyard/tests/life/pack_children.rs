@@ -11,7 +11,8 @@ use crate::http;
 use crate::yard::{Gateway, OPERATOR, Yard, command_line, none, soon};
 
 /// A dev server with a helper in a session of its own that ignores TERM.
-const DEV: &str = "(setsid sh -c 'trap \"\" TERM HUP; exec sleep 998' </dev/null >/dev/null 2>&1 &)\nexec sleep 999\n";
+const DEV: &str =
+    "(setsid sh -c 'trap \"\" TERM HUP; exec sleep 998' </dev/null >/dev/null 2>&1 &)\nexec sleep 999\n";
 
 const PACK: &str = "[packs.scripts]\nroot = \".\"\n";
 

@@ -57,13 +57,35 @@ fn no_secret_is_in_any_output_log_or_file() {
         (true, why) => Err(why),
     });
     let mut outputs = Vec::new();
-    for call in [json!({ "name": "wiki__any" }), json!({ "name": "models__ask_model", "arguments": { "prompt": "hi" } })] {
+    for call in [
+        json!({ "name": "wiki__any" }),
+        json!({ "name": "models__ask_model", "arguments": { "prompt": "hi" } }),
+    ] {
         outputs.push(http::read(http::modern(gateway.url(), "tools/call", call)).body);
     }
     for arguments in [
-        "list", "list --json", "doctor", "doctor --json", "get wiki", "get wiki --json", "get forks", "get forks --json",
-        "explain forks:go", "explain wiki:any", "tools list", "tools list --json", "tools call forks__go", "validate",
-        "secret list", "secret list --json", "gateways", "gateways --json", "schema", "logs", "audit", "stop --help",
+        "list",
+        "list --json",
+        "doctor",
+        "doctor --json",
+        "get wiki",
+        "get wiki --json",
+        "get forks",
+        "get forks --json",
+        "explain forks:go",
+        "explain wiki:any",
+        "tools list",
+        "tools list --json",
+        "tools call forks__go",
+        "validate",
+        "secret list",
+        "secret list --json",
+        "gateways",
+        "gateways --json",
+        "schema",
+        "logs",
+        "audit",
+        "stop --help",
     ] {
         let mut command = yard.toolyard();
         command.args(arguments.split(' ')).args(["--config", "config.toml", "--state-dir", "state", "-vv"]);

@@ -37,7 +37,12 @@ pub(crate) struct Client {
 impl Client {
     /// With the handshake done, so the gateway is ready.
     pub(crate) fn start(yard: &Yard) -> Self {
-        let mut shim = yard.stdio().spawn().unwrap();
+        Self::start_with(yard, &[])
+    }
+
+    /// The same with more flags.
+    pub(crate) fn start_with(yard: &Yard, flags: &[&str]) -> Self {
+        let mut shim = yard.stdio().args(flags).spawn().unwrap();
         let (stdin, stdout) = (shim.stdin.take().unwrap(), BufReader::new(shim.stdout.take().unwrap()));
         let (sender, lines) = channel();
         thread::spawn(move || {

@@ -20,9 +20,9 @@ fn scene(script: &str, more: &str) -> (Yard, tempfile::TempDir) {
     (yard, project)
 }
 
-fn spawn_params() -> Value {
+fn spawn_params(name: &str) -> Value {
     let arguments = json!({ "prompt": "go", "agent_type": "explore", "blocking": true });
-    json!({ "name": "agents__agent_spawn", "arguments": arguments })
+    json!({ "name": name, "arguments": arguments })
 }
 
 /// The client of the tasks, whose shim starts another gateway where one was killed.
@@ -37,7 +37,7 @@ impl Owner {
     }
 
     fn start(&mut self) -> Value {
-        let mut params = spawn_params();
+        let mut params = spawn_params("agent_spawn");
         params["task"] = json!({});
         let started = self.ask("tools/call", &params)["result"]["task"].clone();
         assert_eq!(started["status"], "working", "{started}");
@@ -50,8 +50,12 @@ impl Owner {
 
     fn listed(&mut self) -> Vec<String> {
         let listed = self.ask("tasks/list", &json!({}))["result"]["tasks"].clone();
-        let mut all: Vec<String> =
-            listed.as_array().unwrap().iter().map(|task| task["status"].as_str().unwrap().to_owned()).collect();
+        let mut all: Vec<String> = listed
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|task| task["status"].as_str().unwrap().to_owned())
+            .collect();
         all.sort();
         all
     }
@@ -66,7 +70,7 @@ impl Owner {
 #[test]
 fn a_legacy_client_gets_lists_and_cancels_its_tasks_and_fetches_results_across_killed_gateways() {
     let (yard, project) = scene("while [ ! -e go ]; do sleep 0.05; done; echo finished", "");
-    let client = Client::start(&yard);
+    let client = Client::start_with(&yard, &["--upstream", "agents"]);
     let mut owner = Owner { yard, client };
 
     let lost = owner.start();
@@ -93,7 +97,7 @@ fn a_legacy_client_gets_lists_and_cancels_its_tasks_and_fetches_results_across_k
     owner.kill_gateway();
     assert_eq!(owner.ask("tasks/result", &done)["result"]["content"], before["content"]);
     assert_eq!(owner.listed(), ["cancelled", "completed", "failed"]);
-    let unknown = owner.ask("tasks/get", &json!({ "taskId": "agents.0123456789abcdef0123456789abcdef" }));
+    let unknown = owner.ask("tasks/get", &json!({ "taskId": "0123456789abcdef0123456789abcdef" }));
     assert!(unknown["error"]["message"].is_string(), "{unknown}");
 }
 
@@ -103,6 +107,6 @@ fn a_call_of_a_pack_that_makes_progress_outlasts_its_deadline_without_a_progress
     let (yard, _project) =
         scene("sleep 12; echo finished", "[tools.\"agents:agent_spawn\"]\ntimeout = \"5s\"\n");
     let mut client = Client::start(&yard);
-    let answer = client.ask("tools/call", &spawn_params());
+    let answer = client.ask("tools/call", &spawn_params("agents__agent_spawn"));
     assert!(answer["result"]["content"].to_string().contains("finished"), "{answer}");
 }

@@ -70,7 +70,14 @@ impl Yard {
     /// The same with more flags.
     pub(crate) fn start_with(&self, flags: &[&str]) -> Gateway {
         let mut command = self.toolyard();
-        command.args(flags).args(["--listen", "127.0.0.1:0", "--state-dir", "state", "--config", "config.toml"]);
+        command.args(flags).args([
+            "--listen",
+            "127.0.0.1:0",
+            "--state-dir",
+            "state",
+            "--config",
+            "config.toml",
+        ]);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let mut stderr = BufReader::new(child.stderr.take().unwrap());

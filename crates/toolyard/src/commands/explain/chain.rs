@@ -23,6 +23,8 @@ pub(super) struct Chain<'a> {
     pub(super) place: Option<String>,
     /// The arguments of a call to decide about.
     pub(super) arguments: Option<&'a Value>,
+    /// Whether what the rules decide is printed already.
+    pub(super) is_decided: bool,
 }
 
 /// A value and where it is set.
@@ -45,9 +47,9 @@ impl Chain<'_> {
         let rules = Rules::new(rules);
         let mut lines = Vec::new();
         if self.config.audit.is_some() {
-            lines.push("audit: written, whatever comes of the call".to_owned());
+            lines.push("audit: the call is recorded".to_owned());
         }
-        if self.config.rules.is_some() {
+        if self.config.rules.is_some() && !self.is_decided {
             lines.push("rules: decide for each caller; --as WHO prints the decision".to_owned());
         }
         lines.push(self.deadline(&rules));
@@ -78,7 +80,11 @@ impl Chain<'_> {
             (Some(set), _) => format!("deadline: {} without progress{}", Time(set.0), set.place()),
             (None, Some(time)) => {
                 let place = self.place.as_ref().map(|place| format!(", from {place}")).unwrap_or_default();
-                format!("deadline: {} without progress (`timeout` of {}{place})", Time(time), self.tool.upstream)
+                format!(
+                    "deadline: {} without progress (`timeout` of {}{place})",
+                    Time(time),
+                    self.tool.upstream
+                )
             }
             (None, None) => format!("deadline: {} without progress (default)", Time(usual.idle)),
         }
