@@ -6,7 +6,7 @@ use toolyard_core::Gateway;
 use toolyard_model::BoxFuture;
 use toolyard_tool::host::{Limited, Limits, Permit};
 
-/// As whom packs take turns with the clients.
+/// The client as which packs take turns with the others.
 const CLIENT: &str = "packs";
 
 /// The gateway owns its packs, so they hold it weakly.
