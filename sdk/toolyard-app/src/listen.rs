@@ -279,9 +279,12 @@ struct Greeter {
 
 impl Greeter {
     async fn accept(self, sockets: Sockets) {
-        let take = |accepted| match accepted {
-            Some(streams) => self.greet(streams),
-            None => tracing::warn!(app = %self.name, "rejected a connection of another user"),
+        let take = |accepted| {
+            if let Some(streams) = accepted {
+                self.greet(streams);
+            } else {
+                tracing::warn!(app = %self.name, "rejected a connection of another user");
+            }
         };
         match accept_all("a connection", || sockets.accept(), take).await {}
     }
