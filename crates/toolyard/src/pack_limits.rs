@@ -53,13 +53,13 @@ mod tests {
         let gateway = Arc::new(Gateway::start(Plan { calls, ..Plan::default() }, &scope));
         let limits = PackLimits::of(&gateway);
         let held = limits.acquire("few", "large").await.unwrap();
-        limits.acquire("few", "small").await.expect("each model has its own");
-        limits.acquire("another", "large").await.expect("there is no such limit");
+        drop(limits.acquire("few", "small").await.expect("each model has its own"));
+        drop(limits.acquire("another", "large").await.expect("there is no such limit"));
         let refused = limits.acquire("few", "large").await.unwrap_err();
         assert!(refused.to_string().starts_with("limit `few`: "), "{refused}");
         assert!(refused.retry_after() > Duration::ZERO);
         drop(held);
-        limits.acquire("few", "large").await.unwrap();
+        drop(limits.acquire("few", "large").await.unwrap());
         scope.end().await;
     }
 }
