@@ -22,7 +22,6 @@ mod secrets;
 mod seeds;
 mod shims;
 mod skills;
-#[expect(dead_code, reason = "shared with the tests of the command line, which use all of it")]
 mod tasks;
 #[expect(dead_code, reason = "shared with the tests of the command line, which use all of it")]
 #[path = "../cli/http.rs"]
