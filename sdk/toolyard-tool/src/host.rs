@@ -24,7 +24,8 @@ pub use child::{Child, ChildCommand, ChildControl, Children};
 pub use folders::{Folders, FoldersIn};
 pub use git::Git;
 pub use services::{
-    Credentials, Delegation, Delegations, Events, Gateway, Hooks, Limited, Limits, NotSignedIn, Permit, Verdict,
+    Credentials, Delegation, Delegations, Events, Gateway, Hooks, Limited, Limits, NotSignedIn, Permit,
+    Verdict,
 };
 pub use toolyard_model::{BoxFuture, Scope};
 
