@@ -4,7 +4,8 @@
 //! The ends are in `xtask/traces`, with their pinned packages. The receiver is the program `otlp` of the testkit.
 
 use std::fs;
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -37,6 +38,7 @@ pub(crate) fn traces() -> Result<()> {
     fs::write(home.path().join("config.toml"), ends.config(&spans.url)).context("write the config")?;
     let gateway = Running(gateway(&program, home.path())?);
     let url = address(home.path())?;
+    step("wait for both servers", || ready(&url))?;
     for client in ["python", "typescript"] {
         for server in ["python", "typescript"] {
             step(&format!("{client} client, {server} server"), || {
@@ -183,4 +185,31 @@ fn address(folder: &Path) -> Result<String> {
         }
         std::thread::sleep(Duration::from_millis(50));
     }
+}
+
+/// Waits until both upstreams are active: their packages take long to load on a busy machine.
+fn ready(url: &str) -> Result<()> {
+    let (address, until) = (url.trim_start_matches("http://"), Instant::now() + 2 * LONGEST);
+    loop {
+        let states = ["python", "typescript"].map(|name| state(address, name));
+        if states.iter().all(|state| state.as_deref().is_ok_and(|state| state == "active")) {
+            return Ok(());
+        }
+        ensure!(Instant::now() < until, "the upstreams did not become active: {states:?}");
+        std::thread::sleep(Duration::from_millis(200));
+    }
+}
+
+fn state(address: &str, upstream: &str) -> Result<String> {
+    let mut stream = TcpStream::connect(address).context("connect to the gateway")?;
+    stream.set_read_timeout(Some(LONGEST))?;
+    write!(
+        stream,
+        "GET /api/v1/upstreams/{upstream} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n"
+    )?;
+    let mut text = String::new();
+    stream.read_to_string(&mut text)?;
+    let (_, body) = text.split_once("\r\n\r\n").context("no HTTP answer")?;
+    let upstream: Value = serde_json::from_str(body).context("read the state")?;
+    Ok(upstream["state"].as_str().unwrap_or_default().to_owned())
 }

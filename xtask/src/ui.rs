@@ -1,6 +1,8 @@
 //! `cargo xtask ui`: drives the dashboard in Chromium against the real gateway: flows, pictures, accessibility, keys,
 //! hostile names, many tabs, a gateway that is killed.
 //!
+//! `--large` looks at the largest amounts instead: first paint, long tasks, and the echo of a gateway that is watched.
+//!
 //! Installs Debian's `chromium-headless-shell` and the fonts of `fonts-dejavu-core`, and the pinned npm packages of `xtask/ui/package.json`.
 //! `--update` records the pictures in `xtask/ui/pictures` again; look at each of them. `--guide` also writes the pictures
 //! of README and guide to `docs/pictures`.
@@ -16,6 +18,7 @@ use crate::workspace::Profile;
 use crate::{process, tools, workspace};
 
 #[derive(Args, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "flags of a command line")]
 pub(crate) struct Options {
     /// Record the pictures again.
     #[arg(long)]
@@ -23,6 +26,9 @@ pub(crate) struct Options {
     /// Leave the pictures out: another version of the browser may draw them slightly differently.
     #[arg(long, conflicts_with = "update")]
     no_pictures: bool,
+    /// Only ten thousand tools and a hundred thousand records, and what watching costs a call, with a release build.
+    #[arg(long, conflicts_with_all = ["update", "no_pictures", "guide"])]
+    large: bool,
     /// Write the pictures of README and guide, too.
     #[arg(long)]
     guide: bool,
@@ -37,9 +43,14 @@ impl Options {
 pub(crate) fn ui(options: &Options) -> Result<()> {
     let chromium = step("install Chromium", browser)?;
     let modules = step("install playwright-core and axe-core", || tools::npm_folder("ui"))?;
-    let toolyard = workspace::build("toolyard", Profile::Dev)?.join("toolyard");
     let folder = workspace::root().join("xtask/ui");
     let mut node = Command::new("node");
+    if options.large {
+        let toolyard = workspace::build("toolyard", Profile::Release)?.join("toolyard");
+        node.arg(folder.join("large.mjs")).arg(toolyard).arg(chromium).arg(modules);
+        return process::run(&mut node).context("the dashboard is too slow, or makes calls slow");
+    }
+    let toolyard = workspace::build("toolyard", Profile::Dev)?.join("toolyard");
     node.arg(folder.join("run.mjs")).arg(toolyard).arg(chromium);
     node.arg(modules).arg(folder.join("pictures"));
     if options.update {

@@ -77,6 +77,8 @@ pub(crate) struct Ended {
     pub(crate) record: Record,
     /// `None` for a request that was refused.
     pub(crate) trace: Option<Trace>,
+    /// The client program, as far as it is known.
+    pub(crate) origin: Option<Arc<Origin>>,
     /// Request and answer, if an operator was watching.
     pub(crate) details: Option<Arc<Details>>,
 }
@@ -172,7 +174,7 @@ impl Ledger {
         if self.events.wants_calls() {
             self.events.emit(What::Refused { record: Arc::new(record.clone()), rule });
         }
-        self.keep(Ended { record, trace: None, details: None });
+        self.keep(Ended { record, trace: None, origin: Some(origin.clone()), details: None });
     }
 
     fn keep(&self, ended: Ended) {
@@ -277,10 +279,10 @@ impl OpenRecord {
         if events.is_read() {
             events.emit(What::CallEnded { trace: open.trace, record: Arc::new(record.clone()) });
         }
-        let trace = Some(open.trace);
+        let (trace, origin) = (Some(open.trace), Some(open.origin.clone()));
         let details =
             self.ledger.is_watched(open.record.at).then(|| Arc::new(Details { call: open, answer }));
-        self.ledger.keep(Ended { record, trace, details });
+        self.ledger.keep(Ended { record, trace, origin, details });
     }
 
     fn count(&self, open: &OpenCall, status: Status, duration: Duration) {

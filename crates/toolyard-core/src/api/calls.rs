@@ -83,12 +83,19 @@ pub(super) fn to_json((number, ended): &(usize, Ended)) -> Value {
     json["state"] = json!("ended");
     json["number"] = json!(number);
     json["hasDetails"] = json!(ended.details.is_some());
+    json["program"] = json!(ended.origin.as_deref().and_then(program));
     if let Some(trace) = ended.trace {
         json["call"] = json!(trace.call);
         json["round"] = json!(trace.round);
         json["parent"] = json!(trace.parent);
     }
     json
+}
+
+/// The name of the client program.
+fn program(origin: &Origin) -> Option<String> {
+    let info = origin.client_info.as_ref()?;
+    info.member("title").or_else(|| info.member("name"))?.as_string()
 }
 
 fn put_details(

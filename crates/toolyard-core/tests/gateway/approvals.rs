@@ -8,7 +8,8 @@ use bytes::Bytes;
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use toolyard_core::Gateway;
+use toolyard_core::{Gateway, LimitPlan, Per, ToolRule, ToolSettings};
+use toolyard_limits::Limit;
 use toolyard_model::{AnswerBody, Control, ControlRequest, ControlResponse, Principal};
 use toolyard_policy::rules::{Approval, By, Do, Names, Policy};
 use toolyard_proto::Revision;
@@ -337,5 +338,37 @@ async fn one_approval_is_enough_for_a_modern_upstream_that_asks_twice_afterwards
         };
         assert_eq!(asked, expected, "{}", world.described());
         assert_eq!(world.sent().len(), 3, "{}", world.described());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_waits_for_approval_holds_no_permit_of_a_limit() {
+    let double = Double::with(Revision::NEWEST, &["pay", "free"], echo());
+    let approval = Approval { by: By::Operator, wait: Duration::from_mins(1), ..Approval::default() };
+    let names = Names { tools: vec!["a:pay".to_owned()], ..Names::default() };
+    let rules = vec![toolyard_policy::rules::Rule { names, approval, ..rule(Do::Approve) }];
+    let folder = TempDir::new().unwrap();
+    let gateway = start(&[("a", &double)], |plan| {
+        let settings = ToolSettings { limits: Some(vec!["one".to_owned()]), ..ToolSettings::default() };
+        plan.calls.tools = vec![ToolRule { pattern: "a:*".into(), settings, ..ToolRule::default() }];
+        plan.calls.limits =
+            vec![LimitPlan { name: "one".into(), per: Per::Group, limit: Limit::concurrent(1) }];
+        plan.calls.rules = Some(Arc::new(Policy::new(rules, Do::Allow)));
+        plan.state_dir = Some(folder.path().to_owned());
+    });
+    let (waiting, other) =
+        (Client::new(&gateway, Revision::NEWEST, ""), Client::new(&gateway, Revision::NEWEST, ""));
+    waiting.tools().await;
+    let meanwhile = async {
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        let began = tokio::time::Instant::now();
+        let answer = result(other.call("a__free", json!({})).await);
+        assert!(answer.get("isError").is_none() && answer.get("error").is_none(), "{answer}");
+        began.elapsed()
+    };
+    tokio::select! {
+        biased;
+        answer = waiting.call("a__pay", json!({})) => panic!("it does not wait: {answer:?}"),
+        took = meanwhile => assert!(took < Duration::from_secs(1), "it waited {took:?} for the permit"),
     }
 }

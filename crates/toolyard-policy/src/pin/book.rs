@@ -166,6 +166,8 @@ fn differs_from_lock(
 mod tests {
     use std::sync::Arc;
 
+    use proptest::prelude::*;
+
     use super::*;
 
     fn review(book: &mut Book, tools: &[(&str, &str)], policy: &PinPolicy, lock: &LockState) -> Reviewed {
@@ -233,6 +235,58 @@ mod tests {
         assert_eq!(reviewed.held[0].why, Why::Locked(vec![Class::Wording]));
         let unreadable = LockState::Unreadable("line 1".to_owned());
         assert_eq!(review(&mut book, &[("a", A)], &policy, &unreadable).held.len(), 1);
+    }
+
+    /// Definitions of one tool: as at first, in another form, and changed in ways of every kind of consequence.
+    const VARIANTS: [&str; 7] = [
+        r#"{"name":"a","description":"Reads."}"#,
+        r#"{ "description" : "Reads.", "name":"a" }"#,
+        WORDED,
+        EVIL,
+        r#"{"name":"a","description":"Re\u200bads."}"#,
+        r#"{"name":"a","description":"Reads.","annotations":{"destructiveHint":true,"readOnlyHint":false}}"#,
+        r#"{"name":"a","description":"Reads.","inputSchema":{"type":"object","required":["x"]}}"#,
+    ];
+
+    proptest! {
+        #[test]
+        fn a_list_gets_shorter_only_by_tools_that_are_named_with_a_reason(
+            reviews in prop::collection::vec(prop::collection::btree_map(0..4_usize, 0..VARIANTS.len(), 0..4), 1..6),
+            actions in prop::collection::vec(
+                prop::sample::select(vec![Action::Accept, Action::Announce, Action::Hold]), Class::ALL.len(),
+            ),
+            lock in 0..3,
+        ) {
+            let mut policy = PinPolicy::default();
+            Class::ALL.iter().zip(actions).for_each(|((_, class), action)| policy.set(*class, action));
+            let lock = match lock {
+                0 => LockState::None,
+                1 => LockState::Unreadable("line 1".to_owned()),
+                _ => LockFileText::of([("t0".to_owned(), serde_json::from_str(A).unwrap())].into()),
+            };
+            let mut book = Book::default();
+            for offered in reviews {
+                let offered: Vec<(String, &str)> =
+                    offered.into_iter().map(|(tool, variant)| (format!("t{tool}"), VARIANTS[variant])).collect();
+                let offer: Vec<(&str, &str)> =
+                    offered.iter().map(|(name, sent)| (name.as_str(), *sent)).collect();
+                let reviewed = review(&mut book, &offer, &policy, &lock);
+                for held in &reviewed.held {
+                    prop_assert!(offer.iter().any(|(name, _)| *name == held.tool), "only what is offered is held");
+                    let has_classes = match &held.why {
+                        Why::Changed(classes) | Why::Locked(classes) => !classes.is_empty(),
+                        Why::NotInLock | Why::UnreadableLock(_) => true,
+                    };
+                    prop_assert!(has_classes, "{} is held without a reason", held.tool);
+                }
+                // What is served is just what was accepted: a change is never served without being recorded.
+                let is_held = |name: &str| reviewed.held.iter().any(|held| held.tool == name);
+                for (name, sent) in offer.iter().filter(|(name, _)| lock == LockState::None && !is_held(name)) {
+                    let accepted: Value = serde_json::from_str(&book.tools[*name].definition).unwrap();
+                    prop_assert_eq!(canonical(&accepted), canonical(&serde_json::from_str(sent).unwrap()));
+                }
+            }
+        }
     }
 
     struct LockFileText;
