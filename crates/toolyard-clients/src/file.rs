@@ -70,8 +70,8 @@ impl ClientFile {
             let message = format!("{} is a link that leads nowhere", path.display());
             return Err(refused(message, "make the file that it leads to, or remove the link"));
         }
-        let printed = before.as_deref().unwrap_or_default();
-        if client != Client::Codex && !is_blank(printed) && is_blank(&jsonc::plain(printed)) {
+        let text = before.as_deref().unwrap_or_default();
+        if client != Client::Codex && !is_blank(text) && is_blank(&jsonc::plain(text)) {
             let message = format!("{} has nothing but comments", path.display());
             return Err(refused(message, "write {} at its end, and try again"));
         }

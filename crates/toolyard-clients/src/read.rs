@@ -118,11 +118,11 @@ fn parse(mut file: File) -> Result<(File, Vec<Entry>), Vec<Problem>> {
     Ok((file, root))
 }
 
-/// What is valid, and more than is read here.
+/// The problem of a file that is valid, but exceeds what is supported here.
 fn beyond_us(problem: &Problem) -> Option<Problem> {
     let limits =
         [("number out of range", "a number that is too large"), ("recursion limit", "too many levels")];
-    let (_, what) = limits.iter().find(|(printed, _)| problem.message.contains(printed))?;
+    let (_, what) = limits.iter().find(|(part, _)| problem.message.contains(part))?;
     let message = format!("it has {what} to be read here");
     Some(Problem { message, help: "change it by hand".to_owned(), ..problem.clone() })
 }

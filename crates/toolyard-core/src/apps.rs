@@ -74,10 +74,10 @@ impl Default for AppOptions {
 /// Everything that is known of apps. Cheap to clone.
 #[derive(Clone)]
 pub struct Apps {
-    shared: Arc<Shared>,
+    shared: Arc<AppsState>,
 }
 
-struct Shared {
+struct AppsState {
     gateway: Gateway,
     options: AppOptions,
     scope: Scope,
@@ -96,7 +96,7 @@ struct Shared {
 impl Apps {
     pub fn new(gateway: Gateway, options: AppOptions, scope: &Scope) -> Self {
         let seats = Arc::new(Semaphore::new(options.connections));
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(AppsState {
             gateway,
             options,
             scope: scope.child(),

@@ -16,7 +16,7 @@ mod params;
 mod tests;
 
 pub use definitions::{CacheHints, Definitions, ListKind, ListRead};
-pub(crate) use keep::{Catalog, Change};
+pub(crate) use keep::{Catalog, ListChange};
 pub(crate) use names::ViewEntry;
 pub(crate) use pages::Visibility;
 pub use params::param_headers;

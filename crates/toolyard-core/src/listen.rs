@@ -16,7 +16,7 @@ use toolyard_proto::uri::{ResultKind, map_result};
 use toolyard_proto::{CallError, Method, Notification, Raw};
 
 use crate::bridge;
-use crate::catalog::{Catalog, Change, ListKind, Snapshot};
+use crate::catalog::{Catalog, ListChange, ListKind, Snapshot};
 use crate::upstream::{Lane, Subscribed, Upstream};
 use tasks::AfterAck;
 
@@ -134,10 +134,10 @@ impl Listeners {
 
     /// Lists of upstreams changed: each client that sees one of them and listens for it gets one notification per list.
     /// A client that saw an upstream which is gone learns that it is gone.
-    pub(crate) fn lists_changed(&self, changes: &[Change], before: &Snapshot, after: &Snapshot) {
+    pub(crate) fn lists_changed(&self, changes: &[ListChange], before: &Snapshot, after: &Snapshot) {
         for listener in self.all() {
             let origin = &listener.origin;
-            let concerns = |Change { upstream, kind, is_in_name_only }: &&Change| {
+            let concerns = |ListChange { upstream, kind, is_in_name_only }: &&ListChange| {
                 listener.filter.wants(*kind)
                     && (!is_in_name_only || matches!(origin.view, View::Profile(_)))
                     && (sees(after, origin, upstream) || sees(before, origin, upstream))

@@ -16,7 +16,7 @@ use crate::plan::UpstreamKind;
 use crate::report::at;
 use crate::upstream::Upstream;
 use crate::upstream::health::Health;
-use crate::upstream::state::{Change, State};
+use crate::upstream::state::{PhaseChange, State};
 
 /// How many steps of an upstream's life are reported.
 const STEPS: usize = 10;
@@ -121,7 +121,7 @@ impl UpstreamStatus {
 
     /// The same with the last steps of its life, newest first.
     pub fn to_json_with_history(&self) -> Value {
-        let step = |change: &Change| {
+        let step = |change: &PhaseChange| {
             let reason = change.reason.as_ref().map(Reason::summary);
             json!({ "at": at(change.at), "from": change.from.as_str(), "to": change.to.as_str(), "reason": reason })
         };

@@ -175,9 +175,8 @@ impl Yard {
             request.params.member("arguments").and_then(|raw| raw.read().ok()).unwrap_or_default();
         let name = request.params.member("name").and_then(|name| name.as_string());
         let desk = Desk { catalog: &catalog, listeners: &listeners, origin: &request.origin };
-        if let Some(reported) = desk.run(name.as_deref().unwrap_or_default(), &arguments).await {
-            return reported
-                .map(|Reply { structured, text }| AnswerBody::ours(with_text(&structured, &text)));
+        if let Some(reply) = desk.run(name.as_deref().unwrap_or_default(), &arguments).await {
+            return reply.map(|Reply { structured, text }| AnswerBody::ours(with_text(&structured, &text)));
         }
         let structured = match name.as_deref() {
             Some("status") => self.status(&catalog, &snapshot, &listeners),

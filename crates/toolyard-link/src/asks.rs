@@ -1,5 +1,5 @@
-//! Questions from upstreams that are being answered: each runs by itself, the upstream can take one back,
-//! and there is a bound.
+//! Questions of upstreams that are being answered: each in a task of its own, until the answer is sent or the upstream
+//! takes the question back. Their number is bounded.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -26,12 +26,12 @@ pub(crate) type Reply = Box<dyn FnOnce(Message) -> BoxFuture<()> + Send>;
 pub(crate) struct Asks {
     scope: Scope,
     open: Arc<Mutex<HashMap<Id, CancellationToken>>>,
-    /// An id is free again before its answer can have been read; a place only when the answer is on its way.
+    /// An id is free again before its answer can have been read; a place only when the answer has been sent.
     places: Arc<Semaphore>,
     refusals: Arc<Semaphore>,
 }
 
-/// What an upstream's request turns into.
+/// What to do with an upstream's request.
 pub(crate) enum Verdict {
     /// The answer is known at once.
     Answer(Result<Raw, Raw>),
@@ -123,7 +123,7 @@ impl Asks {
         self.open.lock().unwrap_or_else(PoisonError::into_inner).remove(id)
     }
 
-    /// The upstream takes a question back (`notifications/cancelled`). Whether it was one of these.
+    /// The upstream takes a question back (`notifications/cancelled`). Returns whether it was one of these.
     pub(crate) fn take_back(&self, notification: &Notification) -> bool {
         let id = notification.params.as_ref().and_then(|params| params.member("requestId"));
         let token = id.and_then(Id::from_raw).and_then(|id| self.close(&id));
@@ -155,7 +155,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_question_is_put_before_the_next_message_is_looked_at() {
+    async fn a_question_is_put_before_the_next_message_is_read() {
         let asks = Asks::new(&Scope::new());
         let put = Arc::new(Mutex::new(Vec::new()));
         for number in 1..=3 {

@@ -1,7 +1,7 @@
 //! An upstream as a child process: spawned without a shell, its stderr read into our log, and stopped so that
 //! nothing of it stays behind.
 //!
-//! How it is held is the system's matter. On Unix a process group is all that we can end ourselves, and only
+//! How it is held depends on the system. On Unix we can end only a process group ourselves, and only
 //! while we live; a [`Guard`] between us and the child ends everything that the child ever started, also when
 //! we are killed. On Windows a job does both, and a guard is not needed.
 
@@ -43,8 +43,8 @@ pub use toolyard_guard::{Guard, Sandbox};
 
 /// How long a child may take to end after its input was closed, and again after TERM.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// How long the end of a stream waits for the exit status that explains it. A guard passes it on when it has
-/// ended whatever the child left behind, for which it takes half a second at most.
+/// How long the end of a stream waits for the exit status that explains it. A guard passes the status on after it has
+/// ended everything that the child left behind, which takes half a second at most.
 const STATUS_WAIT: Duration = Duration::from_millis(750);
 
 /// What to run. Comes from trusted config only. Arguments and environment may hold secrets and are not shown.
@@ -52,7 +52,7 @@ const STATUS_WAIT: Duration = Duration::from_millis(750);
 pub struct ChildSpec {
     pub program: OsString,
     pub args: Vec<OsString>,
-    /// Added to our own environment, or all there is if that is not inherited.
+    /// Added to our own environment; the whole environment if ours is not inherited.
     pub env: Vec<(OsString, OsString)>,
     /// Whether it gets our own environment.
     pub inherits_env: bool,
@@ -75,7 +75,7 @@ impl ChildSpec {
         }
     }
 
-    /// A command that starts from our environment or from an empty one. What is set for a guard comes after this.
+    /// A command with our environment or an empty one. Settings for a guard come after this.
     fn begin(&self, program: &OsStr) -> Command {
         let mut command = Command::new(program);
         if !self.inherits_env {
@@ -215,7 +215,7 @@ impl Process {
         })
     }
 
-    /// How a child that has ended did so, as a predicate.
+    /// How a child ended, as a predicate.
     pub(crate) async fn exit_cause(&self) -> Ending {
         let status = *self.exit.borrow();
         let what = status.map_or("was killed".to_owned(), system::describe);

@@ -40,8 +40,8 @@ struct Shared {
     dropped: AtomicU64,
 }
 
-/// How large the events were that were sent last. Those that wait are the last of them, as many as the channel
-/// holds, so the reader need not say what it has taken.
+/// The sizes of the last events that were sent. The waiting events are the last of these, as many as the channel
+/// holds, so the reader need not report what it has taken.
 #[derive(Default)]
 struct Sizes {
     last: VecDeque<usize>,
@@ -69,8 +69,8 @@ impl Events {
         (Self { sender, scope: scope.clone(), shared: Arc::default() }, receiver)
     }
 
-    /// Announces a notification. Where the reader is too slow it is dropped and counted, except that an
-    /// announcement of changes is kept once: losing the last one would leave a stale list for ever.
+    /// Announces a notification. If the reader is too slow it is dropped and counted, except that one
+    /// announcement of changes is kept: losing the last one would leave a stale list for ever.
     pub(crate) fn notify(&self, client: Option<ClientKey>, notification: Notification) {
         let size = notification.params.as_ref().map_or(0, Raw::len);
         match self.sender.try_reserve() {
@@ -94,7 +94,7 @@ impl Events {
         fits
     }
 
-    /// For what is sent in any case, and is small.
+    /// For an event that is sent in any case, and is small.
     fn count_small(&self) {
         self.shared.sizes.lock().unwrap_or_else(PoisonError::into_inner).add(0);
     }

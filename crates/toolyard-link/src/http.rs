@@ -1,6 +1,6 @@
-//! Upstreams over HTTP. Streamable HTTP is one POST per call on pooled connections: `client` speaks to modern
-//! upstreams, `legacy` to those that keep sessions. `oldest` makes lines of the transport before that. All
-//! stand on one `endpoint`.
+//! Upstreams over HTTP. Streamable HTTP is one POST per call on pooled connections: `client` is for modern
+//! upstreams, `legacy` for those that keep sessions. `http_sse` turns the transport before that into lines. All
+//! use one `endpoint`.
 
 mod authorize;
 pub(crate) mod body;
@@ -50,7 +50,7 @@ impl HttpSpec {
     }
 }
 
-/// Shows neither what headers say nor what the query does: they may hold secrets.
+/// Shows neither the values of headers nor the query: they may hold secrets.
 impl fmt::Debug for HttpSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let address = (self.url.scheme_str(), self.url.host(), self.url.port_u16(), self.url.path());

@@ -7,7 +7,7 @@ use toolyard_proto::{Method, Raw};
 
 use toolyard_model::{ClientKey, Peer, Principal};
 
-/// How long a call that was left may still be what the upstream asks about.
+/// For how long the upstream may still ask about a call that was cancelled.
 const LINGER: Duration = Duration::from_secs(5);
 /// How many of those are remembered.
 const MOST_LEFT: usize = 64;
@@ -52,11 +52,11 @@ pub(crate) enum Addressee {
 pub(crate) struct InFlight<T> {
     flights: HashMap<u64, Flight<T>>,
     clients: HashMap<ClientKey, usize>,
-    /// Addressable calls that stand alone, each as good as a client.
+    /// Addressable calls that may span programs, each counted as a client.
     alone: usize,
     /// Addressable calls in order of age; may still hold calls that ended (see `tidy`).
     ages: VecDeque<u64>,
-    /// Addressable calls that were left before their answer came, the latest last.
+    /// Addressable calls that were cancelled before their answer came, the latest last.
     left: VecDeque<Left>,
 }
 
@@ -128,7 +128,7 @@ impl<T> InFlight<T> {
         Some(flight)
     }
 
-    /// The upstream is done with a call that was left.
+    /// The upstream has answered a call that was cancelled.
     pub(crate) fn answered_late(&mut self, id: u64) {
         self.left.retain(|left| left.id != id);
     }
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn a_question_may_be_about_a_call_that_was_just_left() {
+    fn a_question_may_be_about_a_call_that_was_just_cancelled() {
         let start = Instant::now();
         let check = |caller: u64, later: Duration, answered: bool| {
             let mut calls = InFlight::default();

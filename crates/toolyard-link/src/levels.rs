@@ -58,8 +58,8 @@ mod tests {
         let mut sent = SentLevel::default();
         let mut check = |level: Option<&str>, expected: Option<&str>| {
             let before = sent.before(&request(level), &greeting);
-            let printed = before.and_then(|request| request.params.member("level")?.as_string());
-            assert_eq!(printed.as_deref(), expected, "{level:?}");
+            let sent = before.and_then(|request| request.params.member("level")?.as_string());
+            assert_eq!(sent.as_deref(), expected, "{level:?}");
         };
         check(None, None);
         check(Some("error"), Some("error"));

@@ -1,5 +1,5 @@
 //! Links to upstreams: child processes, streams and HTTP servers, and the probe that finds out which era an
-//! upstream speaks. Implements [`Link`](toolyard_model::Link); knows nothing of tools.
+//! upstream speaks. Implements [`Link`](toolyard_model::Link); does not know tools.
 
 pub mod child;
 pub mod http;

@@ -6,8 +6,8 @@ use toolyard_model::{LinkRequest, Origin};
 use toolyard_proto::error::code;
 use toolyard_proto::{CallError, Fault, Id, Method, Raw, Retry, Revision};
 
-/// An error that an upstream reported, where it speaks of our hop and not of the client's request: our
-/// headers or our protocol version were refused. It keeps its kind, with the upstream as its origin, so that
+/// An error of an upstream, checked whether it concerns our hop and not the client's request: our
+/// headers or our protocol version were refused. Such an error keeps its kind, with the upstream as its origin, so that
 /// the caller of the link can recover; it must not reach the client unchanged.
 pub(crate) fn own_hop(error: CallError) -> CallError {
     let own = match error.code() {
@@ -20,7 +20,7 @@ pub(crate) fn own_hop(error: CallError) -> CallError {
     error.upstream.iter().fold(own, CallError::at)
 }
 
-/// The gateway's own question to an upstream, as part of meeting it.
+/// The gateway's own request to an upstream, as part of the handshake.
 pub(crate) fn own_request(origin: &Arc<Origin>, id: Id, method: Method, params: Raw) -> LinkRequest {
     LinkRequest::new(origin.clone(), id, method, params)
 }

@@ -1,4 +1,4 @@
-//! What comes back from a call: a whole result, or the upstream's own bytes on their way.
+//! The answer to a call: a whole result, or the upstream's own bytes on their way.
 
 use std::fmt;
 use std::pin::Pin;
@@ -20,7 +20,7 @@ pub enum AnswerBody {
 }
 
 impl AnswerBody {
-    /// A result of our own making, in the newest form.
+    /// A result made by the gateway, in the newest form.
     pub fn ours(result: Raw) -> Self {
         Self::Whole(result, Revision::NEWEST)
     }
@@ -33,7 +33,7 @@ pub enum RelayKind {
     Sse,
 }
 
-/// Dropped when the answer has really ended, however it ended: permits, records and timers hang on it.
+/// Dropped when the answer has really ended, however it ended: permits, records and timers depend on it.
 pub type EndGuard = Box<dyn Send + Sync>;
 
 pub type RelayBody = Pin<Box<dyn Body<Data = Bytes, Error = RelayError> + Send>>;

@@ -18,7 +18,7 @@ const MOST: usize = 1_000;
 pub struct Delegates(Arc<Mutex<HashMap<String, (Principal, View)>>>);
 
 impl Delegates {
-    /// A token for a run on behalf of `parent`, for this view only. Nothing if there are too many already, or no
+    /// A token for a run on behalf of `parent`, for this view only. `None` if there are too many already, or no
     /// random numbers.
     pub fn issue(&self, parent: &Principal, run: &str, view: View) -> Option<String> {
         let mut bytes = [0; 32];

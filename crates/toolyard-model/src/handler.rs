@@ -50,17 +50,17 @@ impl Request {
 
 /// Answers requests in modern terms: one request, one answer, and a peer as the way back.
 ///
-/// The endpoint keeps everything that only legacy clients have (handshake, sessions, `ping`, subscriptions
-/// per URI) to itself. From a handler it wants `server/discover` for the handshake of either era,
+/// The endpoint itself handles everything that only legacy clients have (handshake, sessions, `ping`, subscriptions
+/// per URI). It requires from a handler: `server/discover` for the handshake of either era,
 /// `logging/setLevel` from legacy clients, and `subscriptions/listen`, whose events are sent with
 /// [`Peer::notify`]: first `notifications/subscriptions/acknowledged` with the honoured `notifications`
-/// filter, then plain notifications (the endpoint stamps the subscription id); the answer ends it. Of a
-/// legacy session's first listen the endpoint also expects log messages that belong to no call.
+/// filter, then plain notifications (the endpoint stamps the subscription id); the answer ends it. On the first
+/// listen of a legacy session the endpoint also expects log messages that belong to no call.
 pub trait Handler: Send + Sync + 'static {
     /// `'static`: a call may outlive its connection.
     fn handle(&self, request: Request, peer: Peer) -> BoxFuture<Answer>;
 
-    /// A notification from a client other than those the endpoint understands itself.
+    /// A notification from a client, except those that the endpoint handles itself.
     fn notice(&self, origin: &Arc<Origin>, notification: Notification);
 
     /// A client has opened a session, or has sent its first request on a stream connection.
@@ -69,12 +69,12 @@ pub trait Handler: Send + Sync + 'static {
     /// A client is gone for good: session ended or connection closed.
     fn ended(&self, client: &ClientKey);
 
-    /// What a session is to find again when it outlives this process, beside what the endpoint keeps of it.
+    /// State to restore when a session outlives this process, beside what the endpoint keeps of it.
     fn save_session(&self, _origin: &Origin) -> Option<String> {
         None
     }
 
-    /// A session of an earlier process is there again, with its keepsake. It has not asked for anything yet.
+    /// A session of an earlier process is open again, with the state that was saved. It has sent no request yet.
     fn restore_session(&self, _origin: &Arc<Origin>, _keepsake: &str) {}
 
     /// Whether the upstream of a view supports a method that the endpoint answers on its behalf. If not, the client
@@ -83,7 +83,7 @@ pub trait Handler: Send + Sync + 'static {
         true
     }
 
-    /// Whether there is such a view to look at.
+    /// Whether there is such a view.
     fn offers(&self, view: &View) -> bool {
         *view == View::Everything
     }

@@ -1,7 +1,7 @@
 //! The model of a request that both edges of the gateway share: the handler that answers it, the origin it came
 //! from, the answer, the way back to the client, and the link that carries it to an upstream.
 //!
-//! Knows nothing of HTTP servers, TLS or tools, so that a tool's author compiles neither client nor gateway.
+//! Does not know HTTP servers, TLS or tools, so that a tool's author compiles neither client nor gateway.
 
 pub mod accept;
 pub mod answer;

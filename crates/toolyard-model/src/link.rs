@@ -49,7 +49,7 @@ impl Greeting {
 /// One request to an upstream, in the form of that upstream's revision.
 #[derive(Debug, Clone)]
 pub struct LinkRequest {
-    /// On whose behalf: chooses the upstream session and attributes asks.
+    /// The client that the request is made for: it decides the upstream session and the addressee of questions.
     pub origin: Arc<Origin>,
     /// The client's id. Links that do not share a channel forward it unchanged, others mint their own.
     pub id: Id,
@@ -97,10 +97,10 @@ impl LinkRequest {
 /// A message that an upstream sends outside of any call.
 #[derive(Debug)]
 pub enum LinkEvent {
-    /// With the client whose upstream session it came on, where there is one per client.
+    /// With the client whose upstream session it came on, if there is one per client.
     Notification(Option<ClientKey>, Notification),
     /// A question that belongs to no call; the receiver of the event answers it. With the client whose
-    /// upstream session it came on, where there is one per client.
+    /// upstream session it came on, if there is one per client.
     Ask(Option<ClientKey>, Ask, tokio::sync::oneshot::Sender<Result<Raw, AskError>>),
     /// The link is gone; calls in flight have been failed already. Always the last event.
     Closed(Reason),
@@ -154,20 +154,20 @@ pub trait Link: Send + Sync + 'static {
         false
     }
 
-    /// Whether it leads to something in this process, which never refuses our way of asking: there is no wire.
+    /// Whether the upstream is in this process: without a wire it never refuses the form of our requests.
     fn is_in_process(&self) -> bool {
         false
     }
 
-    /// Whether it makes sense to ask the upstream now and then whether it is there.
+    /// Whether it makes sense to ping the upstream.
     fn answers_pings(&self) -> bool {
         true
     }
 
-    /// A client is gone for good: what was kept for it alone can go.
+    /// A client has disconnected: what was kept for it alone is released.
     fn forget(&self, _client: &ClientKey) {}
 
-    /// A client turns to another upstream: what is kept for it alone goes as soon as no call of it is under way.
+    /// A client connects to another upstream: what is kept for it alone is released once it has no call under way.
     fn leave(&self, client: &ClientKey) {
         self.forget(client);
     }
@@ -178,7 +178,7 @@ pub trait Link: Send + Sync + 'static {
         Box::pin(async {})
     }
 
-    /// Ends the link, but lets independent calls finish, which may be healthy. No new call begins.
+    /// Ends the link, but lets independent calls finish, which may be healthy. No new call is accepted.
     fn let_go(&self) -> BoxFuture<()> {
         self.close()
     }

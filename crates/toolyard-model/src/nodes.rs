@@ -1,5 +1,5 @@
-//! Several gateways that serve the same clients: how one passes a caller on to another, and which of them holds the
-//! session or the parked call that a client speaks of.
+//! Several gateways that serve the same clients: how one passes a caller on to another, and which of them holds a
+//! client's session or parked call.
 
 use std::fmt;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ pub struct PassedOn {
     pub principal: Principal,
     /// Whether the caller proved its identity.
     pub is_proven: bool,
-    /// Whether the call has passed all steps already and only goes on to its upstream.
+    /// Whether the call has passed all steps already and only needs to reach its upstream.
     pub is_relayed: bool,
 }
 

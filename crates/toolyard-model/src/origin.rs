@@ -72,8 +72,8 @@ impl ClientKey {
     }
 }
 
-/// The owner of something that outlives the request it came from, such as a task: one client, or a principal where
-/// that is proven. Where neither is known, each request is on its own, and knowing the thing's name is the proof.
+/// The owner of something that outlives the request it came from, such as a task: one client, or a principal if
+/// that is proven. If neither is known, each request is on its own, and knowing the thing's name is the proof.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Owner {
     Client(ClientKey),
@@ -126,7 +126,7 @@ pub struct Origin {
     pub is_proven: bool,
     /// The folder that the client works in, where it named one.
     pub folder: Option<Arc<Path>>,
-    /// Whether the request has passed all steps on another node and only goes on to its upstream.
+    /// Whether the request has passed all steps on another node and only needs to reach its upstream.
     pub is_relayed: bool,
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 /// How many calls may be made inside one another.
 pub const MOST_NESTED: usize = 3;
 
-/// A call in whose service another call is made, with those that it is made for itself.
+/// A call that another call is made for, with the calls that it is made for itself.
 #[derive(Clone, Debug)]
 pub struct Parent {
     /// The gateway's number of the call.

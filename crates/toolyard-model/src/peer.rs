@@ -23,13 +23,13 @@ impl Ask {
         Some(AskError::Unsupported(format!("the client did not declare the capability `{missing}`")))
     }
 
-    /// The capability that a client with these lacks to be asked this, if it lacks one.
+    /// The capability that a client with these capabilities lacks for this question, if it lacks one.
     pub fn missing(&self, capabilities: &Raw) -> Option<&'static [&'static str]> {
         let param = |key: &str| self.params.as_ref().and_then(|params| params.member(key));
         let is_url = || param("mode").is_some_and(|mode| mode.as_bytes() == b"\"url\"");
         let needed: &[&str] = match self.method.as_str() {
             "elicitation/create" if is_url() => &["elicitation", "url"],
-            // Who declares nothing particular fills in forms; who declares pages alone does not.
+            // A client that declares no mode supports forms; one that declares only pages does not.
             "elicitation/create" if capabilities.at(&["elicitation", "url"]).is_some() => {
                 &["elicitation", "form"]
             }
@@ -70,10 +70,10 @@ pub enum AskError {
     Timeout,
 }
 
-/// What an edge offers as the way back. Implemented by the endpoint for each kind of client, and wrapped by
+/// The way back that an edge offers. Implemented by the endpoint for each kind of client, and wrapped by
 /// steps that watch what passes.
 pub trait Back: Send + Sync + 'static {
-    /// Sends a notification that belongs to this call. Never waits: where the client reads too slowly, it is
+    /// Sends a notification that belongs to this call. Never waits: if the client reads too slowly, it is
     /// dropped and counted.
     fn notify(&self, notification: Notification);
 
@@ -84,11 +84,11 @@ pub trait Back: Send + Sync + 'static {
 
     fn ask(&self, ask: Ask) -> BoxFuture<Result<Raw, AskError>>;
 
-    /// The call is still at work, though there is nothing to send. Only deadlines take notice.
+    /// The call is still running, though there is nothing to send. Only deadlines use this.
     fn alive(&self) {}
 
-    /// Hangs up the client's stream of this call; it comes back for the rest. Only some legacy clients can,
-    /// so for all others nothing happens.
+    /// Ends the client's stream of this call; the client reconnects for the rest. Only some legacy clients can
+    /// do that, so it has no effect for others.
     fn hang_up(&self, _come_back_after: Duration) {}
 }
 

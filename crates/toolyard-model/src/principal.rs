@@ -1,4 +1,4 @@
-//! Who is calling, as proven by what they presented.
+//! The caller's identity, as proven by what it presented.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -15,7 +15,7 @@ struct Identity {
     class: Arc<str>,
 }
 
-/// What a principal is known by.
+/// What identifies a principal.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum PrincipalId {
     /// A client that did not have to present anything: it reached a loopback listener or the local socket.
@@ -88,7 +88,7 @@ impl Principal {
         &self.0.id
     }
 
-    /// What logs and reports call it.
+    /// Its name in logs and reports.
     pub fn name(&self) -> &Arc<str> {
         &self.0.name
     }
@@ -108,7 +108,7 @@ fn name_of(id: &PrincipalId) -> Arc<str> {
         PrincipalId::Local => "local".into(),
         PrincipalId::Token(name) => name.clone(),
         PrincipalId::App(id) => format!("client:{id}").into(),
-        // No issuer has this sign in its address, so no two users share a name.
+        // No issuer's address contains a `#`, so no two users share a name.
         PrincipalId::OAuth { issuer, subject } => format!("oauth:{issuer}#{subject}").into(),
         PrincipalId::Delegate { parent, run } => format!("{}/{run}", parent.name()).into(),
         PrincipalId::Gateway => "gateway".into(),

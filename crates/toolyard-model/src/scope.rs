@@ -1,4 +1,4 @@
-//! Every task has an owner: tasks are spawned through a scope, and a scope ends its tasks with itself.
+//! Every task has an owner: tasks are spawned through a scope, which ends its tasks when it ends.
 
 use std::future::Future;
 
@@ -49,7 +49,7 @@ impl Scope {
         self.cancel.cancelled().await;
     }
 
-    /// What `future` gives, or nothing if the scope ends before.
+    /// The result of `future`, or `None` if the scope ends before.
     pub async fn unless_ended<T>(&self, future: impl Future<Output = T>) -> Option<T> {
         self.cancel.run_until_cancelled(future).await
     }
@@ -61,7 +61,7 @@ impl Scope {
         self.tracker.wait().await;
     }
 
-    /// Waits until all tasks have come to their own end. On the root only, too.
+    /// Waits until all tasks have ended by themselves. Call it on the root only, too.
     pub async fn finished(&self) {
         self.tracker.close();
         self.tracker.wait().await;

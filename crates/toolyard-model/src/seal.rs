@@ -87,12 +87,12 @@ impl Keys {
         json!({ "format": FORMAT, "gateway": self.gateway, "keys": keys }).to_string()
     }
 
-    /// What this gateway is called, the same in every run with the same key file.
+    /// The name of this gateway, the same in every run with the same key file.
     pub fn gateway(&self) -> &str {
         &self.gateway
     }
 
-    /// What this run of the gateway is called.
+    /// The name of this run of the gateway.
     pub fn run(&self) -> [u8; 8] {
         self.run
     }

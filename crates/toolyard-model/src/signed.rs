@@ -46,7 +46,7 @@ impl Signed {
         Ok(Self(Arc::new(Mutex::new(SignedState { checker, record: Some(record) }))))
     }
 
-    /// Who presents this token. It is used up by that.
+    /// The client that presents this token. This uses the token up.
     pub fn check(&self, token: Option<&str>) -> Result<Arc<str>, BadToken> {
         let token = token.ok_or(BadToken::Missing)?;
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);

@@ -15,7 +15,7 @@ use serde_json::json;
 
 use crate::Raw;
 
-/// The version of the additions that is spoken here.
+/// The version of the additions that we support.
 pub const VERSION: u32 = 1;
 
 /// The largest content of a `toolPartial`, in bytes.
@@ -57,7 +57,7 @@ pub fn ignored(reason: &str, guidance: &str) -> Bytes {
     render(&json!({ "type": "ignored", "version": VERSION, "reason": reason, "guidance": guidance }))
 }
 
-/// `challenge`: an app that was dialled asks for proof that the gateway knows the shared secret.
+/// `challenge`: an app that the gateway connected to asks for proof that the gateway knows the shared secret.
 pub fn challenge(nonce: &str) -> Bytes {
     render(&json!({ "type": "challenge", "version": VERSION, "nonce": nonce }))
 }
@@ -67,7 +67,7 @@ pub fn proof(proofs: &[String]) -> Bytes {
     render(&json!({ "type": "proof", "proofs": proofs }))
 }
 
-/// `heartbeat`: are you there?
+/// `heartbeat`: asks whether the other side is there.
 pub fn heartbeat() -> Bytes {
     Bytes::from_static(br#"{"type":"heartbeat"}"#)
 }

@@ -33,7 +33,7 @@ pub fn days(year: i64, month: i64, day: i64) -> i64 {
     era * ERA + of_era * 365 + of_era / 4 - of_era / 100 + (153 * from_march + 2) / 5 + day - 1 - EPOCH
 }
 
-/// A moment as RFC 3339 writes it, given as the time since 1970.
+/// A moment in the form of RFC 3339, given as the time since 1970.
 ///
 /// ```
 /// let moment = std::time::Duration::from_millis(951_786_061_250);
@@ -46,7 +46,7 @@ pub fn rfc3339(since_1970: std::time::Duration) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{millis:03}Z")
 }
 
-/// Whether a text is a moment in that form: a day that there is, a time of it, and where that time holds.
+/// Whether a text is a moment in that form: an existing day, a time, and a zone.
 ///
 /// ```
 /// use toolyard_proto::calendar::is_rfc3339;

@@ -15,7 +15,7 @@ pub enum Revision {
     V2026_07_28,
 }
 
-/// Legacy clients shake hands and keep a session; modern requests stand alone.
+/// Legacy clients make a handshake and keep a session; modern requests are self-contained.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Era {
     Legacy,
@@ -60,7 +60,7 @@ impl Revision {
         matches!(self.era(), Era::Modern)
     }
 
-    /// Whether results carry `resultType`, cache hints and who answered.
+    /// Whether results carry `resultType`, cache hints and the name of the server.
     pub const fn has_result_stamps(self) -> bool {
         self.is_modern()
     }
@@ -70,7 +70,7 @@ impl Revision {
         !self.is_modern()
     }
 
-    /// What we answer to an `initialize` that asks for `text`.
+    /// The revision to answer to an `initialize` that asks for `text`.
     pub fn negotiate(text: &str) -> Self {
         Self::parse(text).filter(|revision| !revision.is_modern()).unwrap_or(Self::NEWEST_LEGACY)
     }
@@ -83,7 +83,7 @@ impl fmt::Display for Revision {
 }
 
 /// Which era a request belongs to. The body decides: a claim in `_meta` is modern even if it turns out to be
-/// malformed, `initialize` is legacy. The version header (HTTP only) speaks where the body is silent.
+/// malformed, `initialize` is legacy. The version header (HTTP only) decides if the body does not.
 pub fn classify<'a>(method: &Method, claim: &Claim, version_header: impl FnOnce() -> Option<&'a str>) -> Era {
     let is_modern = |text: &str| Revision::parse(text).is_some_and(Revision::is_modern);
     match claim {
@@ -92,7 +92,7 @@ pub fn classify<'a>(method: &Method, claim: &Claim, version_header: impl FnOnce(
         }
         Claim::Version(_) => Era::Modern,
         Claim::None if *method == Method::INITIALIZE => Era::Legacy,
-        // No legacy client knows these, so what is wrong is the envelope.
+        // No legacy client knows these, so the envelope is what is wrong.
         Claim::None if *method == Method::DISCOVER || *method == Method::LISTEN => Era::Modern,
         Claim::None if version_header().is_some_and(is_modern) => Era::Modern,
         Claim::None => Era::Legacy,
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn the_body_decides_the_era_and_the_header_only_where_it_is_silent() {
+    fn the_body_decides_the_era_and_the_header_only_if_it_does_not() {
         use Era::{Legacy, Modern};
         for (method, claim, header, expected) in [
             ("tools/list", Some(r#""2026-07-28""#), Some("2026-07-28"), Modern),

@@ -1,4 +1,4 @@
-//! How a call fails, with all that the next decision needs: who can fix it, whether to retry, why it failed,
+//! How a call fails, with all that the next decision needs: which side can fix it, whether to retry, why it failed,
 //! and the form of the error in the protocol.
 
 use std::sync::Arc;
@@ -42,7 +42,7 @@ impl RpcError {
     }
 }
 
-/// Who has to change something for the call to succeed.
+/// Which side has to change something for the call to succeed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Fault {
@@ -89,7 +89,7 @@ pub enum Kind {
     Timeout,
     /// The arguments do not fit the tool's schema; the message names each failing path.
     InvalidArguments,
-    /// A hook did not let the call pass.
+    /// A hook blocked the call.
     Blocked,
     /// Too much is under way, or something is too large.
     Limit,
@@ -194,7 +194,7 @@ impl CallError {
         Self::new(Fault::Client, Retry::Never, Kind::InvalidArguments, reason)
     }
 
-    /// A hook did not let the call or its answer pass.
+    /// A hook blocked the call or its answer.
     pub fn blocked(reason: impl Into<Reason>) -> Self {
         Self::new(Fault::Gateway, Retry::Never, Kind::Blocked, reason)
     }

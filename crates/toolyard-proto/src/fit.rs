@@ -1,8 +1,8 @@
-//! A definition in the form that strict clients take. Official SDKs refuse a whole list for one entry that is
-//! not as the protocol has it, so where the entries of many servers stand in one list, each must pass.
+//! A definition in the form that strict clients accept. Official SDKs reject a whole list because of one entry that
+//! violates the protocol, so where the entries of many servers share one list, each must be valid.
 //!
-//! What is as the protocol has it stays as it is, to the byte. What is wrong goes up to the nearest member that
-//! an entry can do without, and that member goes; where there is none, the entry goes. A property's schema that
+//! What is valid is kept to the byte. For an invalid value, the nearest enclosing member that
+//! an entry can do without is removed; if there is none, the entry is removed. A property's schema that
 //! is `true` or `false` is written as the object that means the same.
 
 mod headers;
@@ -18,7 +18,7 @@ use crate::message::{MAX_NESTING, nests_too_deep};
 use crate::splice::{elements, members, replace_all};
 use shape::{Field, Need, Shape};
 
-/// How much of a server's own words is repeated.
+/// How much of a server's own text is repeated.
 const WORDS: usize = 60;
 
 /// How many faults of one definition are reported.
@@ -27,21 +27,21 @@ const MOST_FAULTS: usize = 16;
 /// What is wrong with a definition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// The member that was taken out for it; empty where the whole entry goes.
+    /// The member that was removed because of it; empty if the whole entry was.
     pub without: String,
     /// Where it is wrong, and what is wrong there.
     at: String,
     wrong: String,
 }
 
-/// A definition that was looked at.
+/// A definition that was checked.
 #[derive(Clone, Debug)]
 pub struct Fit {
-    /// As clients take it; nothing where they would not.
+    /// As clients accept it; `None` if they would not.
     pub entry: Option<Raw>,
     /// What was found on the way. A member that is null counts as absent, and is not reported.
     pub faults: Vec<Fault>,
-    /// Whether it is left out everywhere, also where its upstream is shown alone: clients could not call it, or could
+    /// Whether it is left out everywhere, also in the view of its upstream alone: clients could not call it, or could
     /// not read the list.
     pub is_unusable: bool,
 }
@@ -96,7 +96,7 @@ impl fmt::Display for Fault {
     }
 }
 
-/// Where one is in a definition, and what was found so far.
+/// The current position in a definition, and what was found so far.
 #[derive(Default)]
 struct Look {
     path: Vec<String>,
@@ -194,7 +194,7 @@ impl Look {
         Ok(out)
     }
 
-    /// The member where one is goes for this.
+    /// Records a fault for the current member.
     fn note(&mut self, fault: Fault) {
         if self.faults.len() < MOST_FAULTS {
             self.faults.push(Fault { without: self.path(), ..fault });
@@ -220,7 +220,7 @@ fn named(name: &str) -> String {
     format!(".{}", words(name))
 }
 
-/// A server's own words, fit to be repeated to people.
+/// A server's own text, shortened and on one line, to be repeated to people.
 pub fn words(text: &str) -> String {
     let short: String = text.chars().take(WORDS).flat_map(char::escape_debug).collect();
     if text.chars().nth(WORDS).is_some() { format!("{short}…") } else { short }

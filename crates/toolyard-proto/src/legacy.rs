@@ -1,4 +1,4 @@
-//! Down-conversion: what a modern answer becomes for a client of an older revision.
+//! Down-conversion of modern answers for legacy clients.
 
 use std::ops::Range;
 
@@ -53,7 +53,7 @@ pub fn result_for(to: Revision, method: &Method, result: &Raw) -> Raw {
     }
 }
 
-/// Before the newest revision, structured content is an object or nothing. Servers say it as text too; where
+/// Before the newest revision, structured content is an object or absent. Servers send it as text, too; if
 /// one does not, that is done here.
 fn tool_result_for(to: Revision, result: &Raw) -> Raw {
     let out = match result.member("structuredContent") {
@@ -96,7 +96,7 @@ pub fn entry_for(to: Revision, entry: &Raw) -> Raw {
     if to < Revision::V2025_06_18 { entry.without(&["title"]) } else { entry.clone() }
 }
 
-/// `object` with each element of the array `key` changed; the same bytes where none is.
+/// `object` with each element of the array `key` changed; the same bytes if none is.
 fn each(object: &Raw, key: &str, change: impl Fn(&Raw) -> Raw) -> Raw {
     let Some(range) = find(object.as_bytes(), key) else { return object.clone() };
     let array = object.slice(range.clone());

@@ -1,4 +1,4 @@
-//! What all listeners of the endpoint do: accept until the endpoint ends, and let in only as many as there is room for.
+//! What all listeners of the endpoint do: accept until the endpoint ends, but only as many as there is room for.
 
 use std::io;
 use std::sync::Arc;

@@ -23,7 +23,7 @@ enum Inner {
     Live(LiveBody),
 }
 
-/// What becomes of a relayed answer that breaks.
+/// What to do when a relayed answer breaks.
 enum RelayEnd {
     CutOff,
     WithError(Id),
@@ -60,17 +60,17 @@ impl ServeBody {
         Self(Inner::Parts { parts: message.into_parts(), at: 0 })
     }
 
-    /// An answer that is cut off where it breaks.
+    /// An answer that is cut off if it breaks.
     pub(crate) fn relay(relay: Relay) -> Self {
         Self(Inner::Relay { relay, ends: RelayEnd::CutOff })
     }
 
-    /// An event stream. Where it breaks, its last event is the error, as the answer to this request.
+    /// An event stream. If it breaks, its last event is the error, as the answer to this request.
     pub(crate) fn relayed_events(relay: Relay, id: Id) -> Self {
         Self(Inner::Relay { relay, ends: RelayEnd::WithError(id) })
     }
 
-    /// Something that makes its bytes as it goes; dropping the body ends it.
+    /// A body that produces its bytes over time; dropping it ends the work.
     pub(crate) fn live(body: impl Body<Data = Bytes, Error = RelayError> + Send + 'static) -> Self {
         Self(Inner::Live(Box::pin(body)))
     }

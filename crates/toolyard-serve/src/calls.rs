@@ -1,5 +1,5 @@
-//! The calls under way for one session or stream connection, by the id the client gave them, and the place
-//! their messages go to.
+//! The calls under way for one session or stream connection, by the id the client gave them, and where
+//! their messages go.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -35,7 +35,7 @@ pub(crate) trait Outlet: Send + Sync + 'static {
 pub(crate) struct Calls {
     limit: usize,
     running: Mutex<HashMap<Id, Running>>,
-    /// Counts calls whose answers are not on their way yet; an id is free again a little earlier.
+    /// Counts calls whose answers have not been sent yet; an id is free again a little earlier.
     unanswered: watch::Sender<usize>,
 }
 
@@ -71,7 +71,7 @@ impl Calls {
         Ok(Slot { calls: self.clone(), id: id.clone(), serial, scope })
     }
 
-    /// What a `notifications/cancelled` asks for; unknown ids are ignored, since the answer may have crossed it.
+    /// Handles a `notifications/cancelled`; unknown ids are ignored, since the call may just have been answered.
     pub(crate) fn cancel(&self, notification: &Notification) {
         let id = notification.params.as_ref().and_then(|params| params.member("requestId"));
         let Some(id) = id.and_then(Id::from_raw) else { return };
@@ -85,7 +85,7 @@ impl Calls {
         *self.unanswered.borrow() == 0
     }
 
-    /// Waits until every call has ended and its answer is on its way, but not longer than `at_most`.
+    /// Waits until every call has ended and its answer has been sent, but not longer than `at_most`.
     pub(crate) async fn done(&self, at_most: Duration) {
         // The sender lives as long as this; slower calls are not waited for.
         let _ = timeout(at_most, self.unanswered.subscribe().wait_for(|count| *count == 0)).await;
@@ -114,7 +114,7 @@ impl Drop for Slot {
     }
 }
 
-/// Makes sure that the outlet is notified of the end of a call, whichever it is.
+/// Makes sure that the outlet is notified of the end of a call, however it ends.
 pub(crate) struct Ending {
     slot: Option<Slot>,
     outlet: Arc<dyn Outlet>,

@@ -60,10 +60,10 @@ impl Handler for CatchPanics {
     }
 }
 
-/// The details are for the log: they may name what is none of the client's business.
+/// The details go only to the log: they may contain something that the client must not see.
 fn broken(what: &str, panic: &(dyn Any + Send)) -> CallError {
-    let printed =
+    let message =
         panic.downcast_ref::<&str>().copied().or(panic.downcast_ref::<String>().map(String::as_str));
-    tracing::error!("{what} panicked: {}", printed.unwrap_or("no words"));
+    tracing::error!("{what} panicked: {}", message.unwrap_or("no message"));
     CallError::internal(format!("{what} failed inside the server; its log has the reason"))
 }

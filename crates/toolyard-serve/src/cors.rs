@@ -25,7 +25,7 @@ pub(super) fn is_preflight(method: &Method, headers: &HeaderMap) -> bool {
         && headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD)
 }
 
-/// The answer to a preflight request. All headers that the page wants to send are allowed: what they say is checked
+/// The answer to a preflight request. All headers that the page wants to send are allowed: their values are checked
 /// when they come.
 pub(super) fn preflight(request: &HeaderMap) -> HttpResponse {
     let mut response = reply::empty(StatusCode::NO_CONTENT);
@@ -41,7 +41,7 @@ pub(super) fn preflight(request: &HeaderMap) -> HttpResponse {
     response
 }
 
-/// Lets the page that sent the request read the response.
+/// Allows the page that sent the request to read the response.
 pub(super) fn allow(origin: HeaderValue, response: &mut HttpResponse) {
     let headers = response.headers_mut();
     headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin);

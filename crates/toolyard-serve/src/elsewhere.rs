@@ -18,7 +18,7 @@ use super::reply::{self, HttpResponse};
 /// Headers that belong to one connection, or name the caller, which the nodes do in their own way.
 const OWN: [HeaderName; 5] = [AUTHORIZATION, CONNECTION, CONTENT_LENGTH, HOST, TRANSFER_ENCODING];
 
-/// The node that holds the session that a request speaks of, if it is another one.
+/// The node that holds the session of a request, if it is another one.
 pub(super) fn session(endpoint: &Endpoint, fields: Fields<'_>) -> Option<String> {
     let nodes = endpoint.options.nodes.as_ref()?;
     let (id, mark) = fields.text(&SESSION)?.split_once('.')?;

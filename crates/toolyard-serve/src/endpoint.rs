@@ -1,4 +1,4 @@
-//! What all doors of one server share: the handler, who may come in, the limits, and the legacy sessions.
+//! What all listeners of one server share: the handler, the gate, the limits, and the legacy sessions.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -22,7 +22,7 @@ use crate::admit::Gate;
 /// How long sessions may take to be saved at the end.
 const FILES: Duration = Duration::from_secs(5);
 
-/// The limits and manners of an endpoint.
+/// The limits and settings of an endpoint.
 #[derive(Clone, Debug)]
 pub struct Options {
     pub gate: Gate,
@@ -102,7 +102,7 @@ impl Counts {
     }
 }
 
-/// The server that clients meet, whichever door they come through.
+/// The server that clients connect to, through any listener.
 pub struct Endpoint {
     pub(crate) handler: Arc<dyn Handler>,
     pub(crate) options: Options,
@@ -116,7 +116,7 @@ pub struct Endpoint {
     pub(crate) counts: Arc<Counts>,
     pub(crate) park: Park,
     pub(crate) bodies: Arc<BodyBudget>,
-    /// Of modern clients over HTTP, which have no place of their own.
+    /// Of modern clients over HTTP, which have neither a session nor a connection.
     pub(crate) notify_limits: NotifyLimits,
     /// Cancelled by [`Endpoint::end`]; doors and streams finish what they can and close.
     pub(crate) ending: Scope,
@@ -197,7 +197,7 @@ impl Endpoint {
         &self.options.gate
     }
 
-    /// Ends sessions and streams cleanly: listeners get their last word, connections close after the answer
+    /// Ends sessions and streams cleanly: listeners get their last message, connections close after the answer
     /// they are busy with. Waits for that, but not longer than `at_most`.
     pub async fn end(&self, at_most: Duration) {
         self.ending.cancel();

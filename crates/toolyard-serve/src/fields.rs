@@ -6,7 +6,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 #[derive(Clone, Copy)]
 pub(crate) enum Fields<'a> {
     Map(&'a HeaderMap),
-    /// As they stand in the request.
+    /// As they are in the request.
     Lines(&'a [httparse::Header<'a>]),
 }
 
@@ -28,7 +28,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// The value of that name, which may stand there once only.
+    /// The value of that name, which may occur only once.
     pub(crate) fn once(self, name: &HeaderName) -> Result<Option<&'a [u8]>, Twice> {
         let mut found = None;
         let mut add = |value| if found.replace(value).is_some() { Err(Twice) } else { Ok(()) };
@@ -81,12 +81,12 @@ impl<'a> Fields<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Twice;
 
-/// Most names differ in their length already.
+/// Most names already differ in their length.
 fn is(line: &httparse::Header<'_>, name: &str) -> bool {
     line.name.len() == name.len() && line.name.eq_ignore_ascii_case(name)
 }
 
-/// Of a line that `httparse` took: it accepts nothing that these types do not.
+/// A line that `httparse` accepted as owned values: it accepts nothing that these types do not.
 fn owned(line: &httparse::Header<'_>) -> Option<(HeaderName, HeaderValue)> {
     let name = HeaderName::from_bytes(line.name.as_bytes()).ok()?;
     Some((name, HeaderValue::from_bytes(line.value).ok()?))
@@ -126,7 +126,7 @@ mod tests {
 
     const NAME: HeaderName = HeaderName::from_static("mcp-name");
 
-    /// Looks at the same lines in both forms.
+    /// Checks the same lines in both forms.
     fn check(lines: &[(&str, &[u8])], values: &[&[u8]], first_text: Option<&str>, of_prefix: usize) {
         let lines: Vec<_> = lines.iter().map(|&(name, value)| httparse::Header { name, value }).collect();
         let map = Fields::Lines(&lines).to_map();

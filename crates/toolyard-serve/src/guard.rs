@@ -1,4 +1,4 @@
-//! Who may speak to a listener at all: the Host and Origin checks that keep web pages away from it.
+//! Which requests a listener accepts at all: the Host and Origin checks that keep web pages away from it.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -14,7 +14,7 @@ const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 /// What a listener accepts. Names are compared without their port.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Guard {
-    /// Whether the Host header is checked: on loopback always (DNS rebinding), elsewhere where names are set.
+    /// Whether the Host header is checked: on loopback always (DNS rebinding), elsewhere if names are set.
     pub(crate) check_host: bool,
     pub(crate) hosts: Vec<String>,
     /// The listener's own loopback address, if it has one.
@@ -44,7 +44,7 @@ impl Guard {
         fields.all(&ORIGIN).any(foreign).then_some("requests from this Origin are not accepted")
     }
 
-    /// Why a page of another origin is refused where only the gateway's own pages may read, if it is. Other programs
+    /// Why a page of another origin is refused at paths for the gateway's own pages, if it is. Other programs
     /// on this machine have loopback origins, too.
     pub(crate) fn refusal_of_other_pages(&self, fields: Fields<'_>) -> Option<&'static str> {
         let host = fields.first(&HOST).and_then(text);

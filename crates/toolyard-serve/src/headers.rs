@@ -79,7 +79,7 @@ fn missing(name: &str) -> CallError {
     CallError::header_mismatch(format!("the {name} header is required"))
 }
 
-/// The value of a header that may stand there once only.
+/// The value of a header that may occur only once.
 fn single<'a>(fields: Fields<'a>, name: &HeaderName) -> Result<Option<&'a [u8]>, CallError> {
     let twice = |Twice| CallError::header_mismatch(format!("duplicate {name} header"));
     Ok(fields.once(name).map_err(twice)?.map(<[u8]>::trim_ascii))

@@ -1,5 +1,5 @@
-//! The HTTP door: accepts connections, checks what must be checked before a message is read, and hands the
-//! message to its era.
+//! The HTTP listener: accepts connections, makes the checks that come before a message is read, and passes the
+//! message to the code for its era.
 
 mod answer;
 mod hyper;
@@ -45,12 +45,12 @@ const LAST_ANSWERS: Duration = Duration::from_secs(10);
 struct Door {
     endpoint: Arc<Endpoint>,
     guard: Guard,
-    trust: Trust,
+    proof: Proof,
 }
 
 /// What a connection proves by itself.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Trust {
+enum Proof {
     Nothing,
     /// It belongs to the user that runs this process, as only a local socket can prove.
     Owner,
@@ -66,7 +66,7 @@ where
 {
     let stream = WriteTimeout::new(stream, endpoint.options.patience).with_unread(unread);
     let handoff = Handoff { stream, head_by: Instant::now() + HEAD_TIMEOUT };
-    let door = Arc::new(Door { endpoint, guard: Guard::default(), trust: Trust::Owner });
+    let door = Arc::new(Door { endpoint, guard: Guard::default(), proof: Proof::Owner });
     Box::pin(hyper::serve(door, handoff, Arc::default())).await;
 }
 
@@ -78,7 +78,7 @@ where
     let _open = OpenConnection::new(&endpoint);
     let stream = WriteTimeout::new(stream, endpoint.options.patience);
     let handoff = Handoff { stream, head_by: Instant::now() + HEAD_TIMEOUT };
-    let door = Arc::new(Door { endpoint, guard: Guard::default(), trust: Trust::Node });
+    let door = Arc::new(Door { endpoint, guard: Guard::default(), proof: Proof::Node });
     Box::pin(hyper::serve(door, handoff, Arc::default())).await;
 }
 
@@ -111,7 +111,7 @@ impl Door {
         .await;
     }
 
-    /// Made for every request and moved into its place, so it holds little and boxes what is rare.
+    /// Made for every request and moved, so it is small and rare cases are boxed.
     fn respond(
         self: Arc<Self>,
         request: Request<Incoming>,
@@ -205,7 +205,7 @@ impl Door {
         }
     }
 
-    /// A folder counts only on a connection that proves its user, so it is not looked for on any other.
+    /// A folder counts only on a connection that proves its user, so it is not read on any other.
     fn admit(
         &self,
         path: &str,
@@ -228,9 +228,9 @@ impl Door {
         ticket: &Ticket,
     ) -> Result<Admitted, Denial> {
         let gate = &self.endpoint.options.gate;
-        // Of two credentials, none counts: which of them is meant is unclear.
+        // Of two credentials, neither counts: it is unclear which one is meant.
         let authorization = fields.once(&AUTHORIZATION).unwrap_or_default();
-        if self.trust == Trust::Node {
+        if self.proof == Proof::Node {
             let caller =
                 authorization.and_then(PassedOn::from_header).filter(|_| matches!(place, Place::Mcp(_)));
             return caller.map(Admitted::passed_on).ok_or_else(|| Denial::Answer(Challenge::node()));
@@ -241,7 +241,7 @@ impl Door {
         if matches!(place, Place::Exchange) {
             return Ok(Admitted::unproven(Principal::local()));
         }
-        if self.trust != Trust::Owner {
+        if self.proof != Proof::Owner {
             return gate.admit_on(ticket, path, authorization);
         }
         // An operator is recognised by the socket. Elsewhere the principal matters where tokens are made from a
@@ -251,7 +251,7 @@ impl Door {
             return Ok(Admitted::unproven(Principal::local()).as_operator());
         }
         let admitted = gate.admit_on(ticket, path, authorization)?;
-        // A run of the user is not the user.
+        // A run that acts for the user is not the user.
         let is_run = matches!(admitted.principal.id(), PrincipalId::Delegate { .. });
         Ok(if is_run { admitted } else { admitted.as_operator() })
     }
@@ -261,7 +261,7 @@ impl Door {
         self.route(uri.path(), uri.authority(), Fields::Map(request.headers()), ticket)
     }
 
-    /// What is known before the message is read.
+    /// What the head of a request leads to.
     fn route(
         &self,
         path: &str,
@@ -318,11 +318,11 @@ impl Door {
     }
 }
 
-/// Where a request leads, judged by its head.
+/// Where a request goes, decided by its head.
 enum Destination {
     /// The Host or Origin is not accepted.
     Refused(Box<HttpResponse>),
-    /// It needs nothing further to be answered.
+    /// It is answered already.
     Answered(Box<HttpResponse>),
     Elsewhere,
     /// The issuer of this token has to be asked first.
@@ -351,7 +351,7 @@ pub(super) fn method_not_allowed() -> HttpResponse {
     response
 }
 
-/// The paths that are ours, with what follows them.
+/// Our paths, with what follows them.
 #[derive(Clone, Copy)]
 enum Place<'a> {
     Mcp(&'a str),
@@ -365,7 +365,7 @@ enum Place<'a> {
 }
 
 impl Place<'_> {
-    /// Whether only pages that this gateway serves itself may use it, and none of other programs on this machine.
+    /// Whether only pages that this gateway serves itself may use it, and no pages of other programs on this machine.
     fn is_for_own_pages(&self) -> bool {
         matches!(self, Self::Control | Self::Exchange | Self::Metrics)
     }

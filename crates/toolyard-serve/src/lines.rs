@@ -1,5 +1,5 @@
-//! The doors for newline JSON-RPC: TCP and local sockets. Each connection may open with a line that states
-//! which view it wants and who is there; then it is a stream connection like any other.
+//! The listeners for newline JSON-RPC: TCP and local sockets. Each connection may open with a line that states
+//! the view and the credentials; then it is a stream connection like any other.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +22,7 @@ use super::opening::{self, Opened, Refused, Trust, needs_token};
 use super::rendered::Rendered;
 use super::stream::{Start, serve_opened};
 
-/// A client that is not authenticated yet needs no longer line.
+/// The longest first line; a client that is not authenticated yet needs no longer one.
 const LONGEST_OPENING: usize = 64 * 1024;
 /// How long a refused client has to read the reason.
 const REASON_TIMEOUT: Duration = Duration::from_secs(1);
@@ -36,7 +36,7 @@ pub async fn serve_tcp(listener: TcpListener, endpoint: Arc<Endpoint>, scope: Sc
 /// request line of an HTTP request is served as HTTP, every other as newline JSON-RPC.
 pub async fn serve_local(listener: LocalListener, endpoint: Arc<Endpoint>, scope: Scope) {
     let trust = |stream: &LocalStream| {
-        // Only root could come this far as another user.
+        // Only root can get this far as another user.
         if local::refuse_strangers(stream).is_ok() { Trust::Owner } else { Trust::Gate }
     };
     serve(listener, endpoint, trust, scope).await;
@@ -102,7 +102,7 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin> Connection<S> {
 enum First {
     Line(LineDecoder, Bytes),
     Refused(RpcError),
-    /// It went without a word, or the endpoint ended.
+    /// It disconnected without a message, or the endpoint ended.
     Left,
 }
 

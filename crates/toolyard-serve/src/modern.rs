@@ -1,6 +1,6 @@
 //! One modern request: it is self-contained, its answer is JSON or the upstream's own body, and only a
 //! notification on the way turns it into an event stream. The call runs inside the HTTP exchange itself,
-//! without a task or a channel, so that a client that goes away drops it.
+//! without a task or a channel, so that a client that disconnects drops it.
 
 mod stream;
 
@@ -26,7 +26,7 @@ use super::{ServeBody, headers, park};
 use crate::admit::Admitted;
 use stream::CallStream;
 
-/// A modern request with what has been found in it so far.
+/// A modern request with what has been parsed of it so far.
 pub(crate) struct Arrived {
     pub(crate) message: RequestMessage,
     pub(crate) claim: Claim,
@@ -104,7 +104,7 @@ pub(crate) fn origin(view: View, admitted: Admitted, client: ClientKey, meta: Re
 
 impl Running {
     /// Waits for whatever comes first: an answer alone is sent as it is, anything else starts a stream. So does
-    /// silence, so that no proxy closes the connection as idle.
+    /// a long silence, so that no proxy closes the connection as idle.
     pub(super) async fn respond(self, endpoint: &Arc<Endpoint>) -> Reply {
         let Self { id, back, mut future } = self;
         let mut silence = None;
@@ -177,7 +177,7 @@ pub(crate) fn cannot_ask(ask: &Ask) -> BoxFuture<Result<Raw, AskError>> {
     Box::pin(async { Err(AskError::Unsupported(message)) })
 }
 
-/// A notification as a modern client may see it: on a subscription stamped with its id, on a call only what
+/// A notification as a modern client may receive it: on a subscription stamped with its id, on a call only what
 /// belongs to the call.
 pub(crate) fn fit(
     origin: &Origin,

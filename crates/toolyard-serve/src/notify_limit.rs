@@ -1,5 +1,5 @@
-//! How many notifications of one client are passed on. Upstreams are shared, so a client that sends them by
-//! the thousand must not keep everybody else waiting there.
+//! Limits how many notifications of one client are passed on. Upstreams are shared, so a client that sends thousands
+//! of them must not keep all other clients waiting there.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,10 +15,10 @@ use super::endpoint::Counts;
 const BURST: u32 = 100;
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Principals beyond so many are forgotten once they are calm.
+/// How many principals are tracked before quiet ones are forgotten.
 const MOST_PRINCIPALS: usize = 1_000;
 
-/// One for each principal, where there is neither a session nor a connection to keep it in.
+/// One for each principal without a session or a connection to keep it in.
 #[derive(Debug, Default)]
 pub(crate) struct NotifyLimits(Mutex<HashMap<Principal, Arc<NotifyLimit>>>);
 
@@ -39,7 +39,7 @@ pub(crate) struct NotifyLimit(Mutex<State>);
 struct State {
     since: Instant,
     count: u32,
-    /// Whether what was held back last is about to be sent.
+    /// Whether the last notification that was held back is about to be sent.
     later: bool,
 }
 
@@ -48,8 +48,8 @@ impl NotifyLimit {
         Arc::new(Self(Mutex::new(State { since: Instant::now(), count: 0, later: false })))
     }
 
-    /// Hands a notification to the handler, unless there were too many. That something has changed is sent
-    /// once more when the burst is over: losing the last such word would leave a stale list.
+    /// Passes a notification to the handler, unless there were too many. A notification of a change is sent
+    /// again when the burst is over: losing the last one would leave a stale list.
     pub(crate) fn pass(
         self: &Arc<Self>,
         handler: &Arc<dyn Handler>,

@@ -1,5 +1,5 @@
-//! The opening line of a stream connection, `{"toolyard":1,"view":…,"token":…,"folder":…}`: which view the client looks
-//! at, who it is and where it works. It is not a message of the protocol, has no answer, and is never forwarded.
+//! The opening line of a stream connection, `{"toolyard":1,"view":…,"token":…,"folder":…}`: the client's view, its
+//! credential and its working folder. It is not a message of the protocol, has no answer, and is never forwarded.
 
 use bytes::Bytes;
 use serde::Deserialize;
@@ -12,12 +12,12 @@ use crate::admit::{Admitted, Gate};
 
 /// The member of an error's `data` that shows programs why a connection is refused.
 pub const REFUSED: &str = "dev.toolyard/refused";
-/// Its value where it is for the token that was brought, or for want of one.
+/// Its value if the token is invalid or missing.
 pub const REFUSED_TOKEN: &str = "token";
-/// Its value where there is no such view.
+/// Its value if there is no such view.
 pub const REFUSED_VIEW: &str = "view";
 
-/// What a listener takes for proof of who is there.
+/// What a listener accepts as proof of identity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Trust {
     /// As the gate requires: where it has tokens, one must be presented.
@@ -28,12 +28,12 @@ pub(super) enum Trust {
     Owner,
 }
 
-/// A connection that may come in.
+/// A connection that is accepted.
 #[derive(Debug)]
 pub(super) struct Opened {
     pub(super) view: View,
     pub(super) admitted: Admitted,
-    /// The first line, where that was a message already.
+    /// The first line, if that was a message already.
     pub(super) first: Option<Bytes>,
 }
 
@@ -138,7 +138,7 @@ fn refused_for(what: &str, message: String) -> Refused {
     refused
 }
 
-/// So that a client which knows nothing of opening lines sees its own request refused.
+/// The id of the first line's request, so that a client which does not know opening lines sees its request refused.
 fn id_of(line: &Bytes) -> Option<Id> {
     match Incoming::parse(line) {
         Ok(Incoming::One(Message::Request(request))) => Some(request.id),

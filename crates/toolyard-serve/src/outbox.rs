@@ -8,7 +8,7 @@ use toolyard_proto::{Method, Notification};
 
 use super::rendered::Rendered;
 
-/// How many may wait. Beyond that the newest progress and log messages are dropped; the rare others have as
+/// How many may wait. Beyond that the newest progress and log messages are dropped; the other, rare ones have as
 /// much room again.
 pub(crate) const ROOM: usize = 256;
 
@@ -28,7 +28,7 @@ impl Weight {
         if *method == Method::PROGRESS || *method == Method::LOG { Self::Light } else { Self::Heavy }
     }
 
-    /// Whether one more may wait behind so many messages of so many bytes.
+    /// Whether another message may wait behind so many messages of so many bytes.
     pub(crate) fn fits(self, waiting: usize, bytes: usize) -> bool {
         match self {
             Self::Light => waiting < ROOM && bytes < LIGHT_BYTES,

@@ -1,6 +1,6 @@
 //! Questions to a modern client in the middle of its call. It cannot be sent a request, so the call is parked:
 //! the client gets `input_required` and comes back with the answers and a sealed state, and the same running
-//! call goes on. Steps of the call run once, whatever they hold stays held, and everything is bounded.
+//! call continues. Steps of the call run once, everything they hold stays held, and everything is bounded.
 
 mod conversation;
 mod questions;
@@ -18,7 +18,7 @@ use super::endpoint::Endpoint;
 use conversation::{Conversation, begin};
 use seal::{Binding, Opened, ParkId, Seal};
 
-/// How long an expired call may take to wind up after its questions were answered with "no answer".
+/// How long an expired call may take to end after its questions were answered with "no answer".
 const WIND_UP: Duration = Duration::from_secs(5);
 
 /// The calls that wait for their clients to come back.
@@ -86,7 +86,7 @@ impl Park {
         self.calls.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Puts a call away and gives the `input_required` result that leads back to it.
+    /// Parks a call and returns the `input_required` result by which the client continues it.
     fn keep(&self, endpoint: &Arc<Endpoint>, conversation: Conversation) -> Answer {
         let expires = SystemTime::now() + self.time;
         let id = ParkId::random();
@@ -105,8 +105,8 @@ impl Park {
         Ok(AnswerBody::ours(result))
     }
 
-    /// The call that `state` leads to, if it is this client's, for this very request, and still there. An
-    /// answer that is malformed does not cost the call: it goes on waiting.
+    /// The call of `state`, if it belongs to this client and to this very request, and still exists. A malformed
+    /// answer does not end the call: it continues to wait.
     fn take(&self, state: &str, binding: &Binding, responses: &Raw) -> Result<Conversation, CallError> {
         let refused = |why: &str| {
             CallError::invalid_params(format!("this `requestState` {why}; make the call again without it"))
@@ -134,7 +134,7 @@ impl Park {
 /// Ends a call whose client never came back.
 async fn expire(endpoint: Arc<Endpoint>, id: ParkId) {
     tokio::time::sleep(endpoint.park.time).await;
-    // Its expiry is this very task, which goes on to the end.
+    // The expiry of the call is this very task, which continues to its end.
     let parked = endpoint.park.calls().remove(&id);
     if let Some(Parked { conversation, _expiry }) = parked {
         conversation.give_up(WIND_UP).await;

@@ -1,7 +1,7 @@
 //! A future that runs again at once when it is woken while it runs.
 //!
 //! Reading a request's body inside the call that serves it wakes the connection's own task every time. Left to the
-//! runtime, such a wake puts the task at the end of a queue and rouses another thread to look for work, which costs
+//! runtime, such a wake puts the task at the end of a queue and wakes another thread to look for work, which costs
 //! more than the whole call. Here it is another turn of a loop.
 
 use std::pin::Pin;

@@ -1,4 +1,4 @@
-//! A posted body becomes messages: size, type, nesting and shape are checked, then the era decides who goes on.
+//! A posted body becomes messages: size, type, nesting and shape are checked, then the era decides what handles them.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -61,7 +61,7 @@ pub(super) fn whole<'a>(
     refusal.map_or_else(|| begin(endpoint, view, admitted, fields, body), Routed::Answered)
 }
 
-/// What a message has led to. Made without waiting, so that nothing of the message has a place in the future
+/// What a message leads to. Made without waiting, so that nothing of the message is stored in the future
 /// that waits for its answer.
 pub(super) enum Routed<'a> {
     Answered(HttpResponse),
@@ -115,7 +115,7 @@ fn begin<'a>(
     })
 }
 
-/// Passes a message on to the node that holds what it speaks of.
+/// Passes a message on to the node that holds its session or parked call.
 fn depart<'a>(
     endpoint: &'a Arc<Endpoint>,
     node: String,
@@ -202,7 +202,7 @@ fn refuse_by_length(fields: Fields<'_>, limit: usize) -> Option<HttpResponse> {
 }
 
 fn is_acceptable(accept: &[u8]) -> bool {
-    // As the specification has it, and so nearly always.
+    // The value from the specification, which nearly all clients send.
     let is_usual = accept == b"application/json, text/event-stream";
     let kinds = ["application/json", "text/event-stream", "*/*", "application/*"];
     is_usual || text(accept).is_some_and(|accept| kinds.iter().any(|kind| accept.contains(kind)))
@@ -217,7 +217,7 @@ fn too_large() -> HttpResponse {
     reply::text(StatusCode::PAYLOAD_TOO_LARGE, "the request is too large\n")
 }
 
-/// The whole body. Most are there with the headers already; only a late one costs a timer.
+/// The whole body. Most arrive together with the headers; only a late one costs a timer.
 pub(super) async fn read_body(
     mut body: IncomingBody,
     endpoint: &Endpoint,
@@ -309,7 +309,7 @@ impl BodyReader {
     }
 }
 
-/// The bodies of other requests take all the memory there is for them.
+/// The bodies of other requests use all the memory that is allowed for them.
 fn too_many_bodies() -> HttpResponse {
     let text = "too many large requests are in progress; try again later\n";
     let mut response = reply::text(StatusCode::SERVICE_UNAVAILABLE, text);

@@ -10,7 +10,7 @@ use toolyard_model::BoxFuture;
 use super::ServeBody;
 use super::reply::{self, HttpResponse};
 
-/// What is under these paths is asked of the pages.
+/// The paths of these pages.
 const BASES: [&str; 2] = ["/oauth/", "/.well-known/oauth-protected-resource"];
 
 /// A request for a page. Bodies are not read.
@@ -31,7 +31,7 @@ pub struct PageResponse {
 
 /// Answers requests for pages.
 pub trait PublicPages: fmt::Debug + Send + Sync + 'static {
-    /// Nothing where there is no such page.
+    /// `None` if there is no such page.
     fn page(&self, request: PageRequest) -> BoxFuture<Option<PageResponse>>;
 }
 

@@ -1,4 +1,4 @@
-//! A message on its way out. A big prepared result stays where it is; only its envelope is written.
+//! A message on its way out. A big prepared result is not copied; only its envelope is written.
 
 use bytes::{BufMut, Bytes, BytesMut};
 use toolyard_proto::codec::{line, sse};

@@ -1,4 +1,4 @@
-//! The few kinds of HTTP responses we give.
+//! The few kinds of HTTP responses that we send.
 
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue};
 use http::{Response, StatusCode};
@@ -11,7 +11,7 @@ use super::rendered::Rendered;
 
 pub(crate) type HttpResponse = Response<ServeBody>;
 
-/// The reply to a posted message: nearly always another message, which needs no response to be built for it.
+/// The reply to a posted message: nearly always another message, for which no response object is needed.
 pub(crate) enum Reply {
     Message(Rendered),
     Http(HttpResponse),

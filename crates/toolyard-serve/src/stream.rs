@@ -1,4 +1,4 @@
-//! The stream door: one message per line over stdio, TCP or a Unix socket. The connection is the client:
+//! The stream listener: one message per line over stdio, TCP or a Unix socket. The connection is the client:
 //! when it ends, its calls end. Nothing but messages is ever written.
 
 mod batch;
@@ -50,8 +50,8 @@ pub async fn serve_stream(
     serve_opened(read, write, endpoint, start, scope).await;
 }
 
-/// Serves the one client of this process, over its stdin and stdout, which prove its user. A script that pipes requests in closes its
-/// end at once and still expects the answers, so calls in flight continue for up to `drain`.
+/// Serves the one client of this process, over its stdin and stdout, which prove its user. A script that pipes requests
+/// in closes its end at once and still expects the answers, so calls in flight continue for up to `drain`.
 pub async fn serve_pipe(
     read: impl AsyncRead + Send + Unpin,
     write: impl AsyncWrite + Send + Unpin,
@@ -69,9 +69,9 @@ pub async fn serve_pipe(
 pub(super) struct Start {
     pub(super) view: View,
     pub(super) admitted: Admitted,
-    /// May hold what was read already.
+    /// May contain bytes that were read already.
     pub(super) decoder: LineDecoder,
-    /// A line that was taken out of it.
+    /// A line that was taken from the decoder already.
     pub(super) first: Option<Bytes>,
     /// How long calls may go on once the client has closed its end.
     pub(super) drain: Duration,
@@ -151,7 +151,7 @@ struct Connection {
 }
 
 impl Connection {
-    /// As it is called in the log, there and in the records of its calls.
+    /// Its name in the log and in the records of its calls.
     fn number(&self) -> String {
         if let ClientKey::Connection(number) = self.client {
             format!("connection-{number}")
@@ -198,7 +198,7 @@ impl Connection {
     }
 
     /// When the endpoint ends, calls may finish; when the client has closed its end, for as long as `drain`.
-    /// Nothing it is asked then can be answered.
+    /// Questions to the client cannot be answered then.
     async fn finish(&mut self, drain: Duration) {
         self.leaving.cancel();
         let ending = self.endpoint.ending.clone();
@@ -224,8 +224,8 @@ impl Connection {
         self.line = None;
     }
 
-    /// What will be answered has to wait until earlier answers have found room, or a client that does not read
-    /// could make any number of them wait. Nothing else has to.
+    /// A message that will be answered waits until earlier answers have found room; otherwise a client that does not
+    /// read could make any number of answers wait. Other messages do not wait.
     async fn take(&mut self, line: Bytes) {
         if nests_too_deep(&line) {
             return self

@@ -41,7 +41,7 @@ impl UiAccess {
         codes
     }
 
-    /// A new code; nothing without randomness.
+    /// A new code; `None` without randomness.
     pub(crate) fn make_code(&self) -> Option<String> {
         let mut bytes = [0; 16];
         getrandom::fill(&mut bytes).ok()?;

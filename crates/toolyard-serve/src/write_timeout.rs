@@ -16,7 +16,7 @@ pub(super) struct WriteTimeout<S = TcpStream> {
     stream: S,
     patience: Duration,
     waiting: Option<Pin<Box<Sleep>>>,
-    /// What was read of it already, and is to be read again.
+    /// Bytes that were read already and are to be read again.
     unread: Bytes,
 }
 
@@ -25,7 +25,7 @@ impl<S: AsyncWrite + Unpin> WriteTimeout<S> {
         Self { stream, patience, waiting: None, unread: Bytes::new() }
     }
 
-    /// The same stream, as if `bytes` were still to come.
+    /// The same stream, with `bytes` to be read first.
     pub(super) fn with_unread(self, bytes: Bytes) -> Self {
         Self { unread: bytes, ..self }
     }

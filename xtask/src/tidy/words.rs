@@ -93,8 +93,9 @@ pub(super) fn check(files: &[String], findings: &mut Findings) {
 /// Writes the budget down where it has shrunk; never raises it.
 pub(super) fn shrink() -> Result<()> {
     let path = workspace::root().join(BUDGET);
+    // Only a missing file is filled: an empty budget allows nothing, and stays empty.
+    let is_first = !path.exists();
     let budget = parse(&std::fs::read_to_string(&path).unwrap_or_default());
-    let is_first = budget.is_empty();
     let mut text = HEAD.to_owned();
     for (folder, found) in count(&workspace::files()?) {
         let allowed = if is_first { found.len() } else { budget.get(&folder).copied().unwrap_or_default() };

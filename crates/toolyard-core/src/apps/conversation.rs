@@ -12,7 +12,7 @@ use toolyard_proto::codec::line::{LineDecoder, one_line};
 use toolyard_proto::name::UpstreamId;
 
 use super::channel::{self, Channel, Outgoing};
-use super::link::{AppDetails, AppLink, Shared as Linked};
+use super::link::{AppDetails, AppLink, LinkedApp};
 use super::process::Process;
 use super::queue::Queue;
 use super::reach::Dialled;
@@ -294,7 +294,7 @@ impl<S: AsyncRead + AsyncWrite + Send + 'static> Visit<S> {
         id: &UpstreamId,
         register: &Register,
         description: Option<&str>,
-    ) -> (Arc<Linked>, Connected, Greeted) {
+    ) -> (Arc<LinkedApp>, Connected, Greeted) {
         let (offered, refusals) = check_tools((id, &register.app), &register.tools, schema::check);
         let options = &self.apps.shared.options;
         let queue = Queue::new(options.calls, options.queue);
@@ -355,7 +355,7 @@ impl<S: AsyncRead + AsyncWrite + Send + 'static> Visit<S> {
     }
 
     /// This reads every process of the system, so it runs in the background.
-    fn look_for_process(&mut self, id: &UpstreamId, linked: &Arc<Linked>) {
+    fn look_for_process(&mut self, id: &UpstreamId, linked: &Arc<LinkedApp>) {
         let Some(find) = self.caller.find.take() else { return };
         let (apps, id, linked) = (self.apps.clone(), id.clone(), linked.clone());
         self.apps.shared.scope.spawn(async move {
@@ -393,7 +393,7 @@ impl<S: AsyncRead + AsyncWrite> Conversation<S> {
 }
 
 /// Ends the link with the conversation, however that ends.
-struct Ended(Arc<Linked>);
+struct Ended(Arc<LinkedApp>);
 
 impl Drop for Ended {
     fn drop(&mut self) {
@@ -407,7 +407,7 @@ struct Session {
     id: UpstreamId,
     /// Presented by the app when it reconnects.
     ticket: Arc<str>,
-    linked: Arc<Linked>,
+    linked: Arc<LinkedApp>,
     seat: Arc<Seat>,
 }
 
@@ -462,8 +462,8 @@ impl Session {
         self.linked.change(&offered);
         if !refusals.is_empty() {
             let tools = offered.iter().map(|tool| tool.canonical(&self.id)).collect();
-            let reported = Registered::new(self.id.as_str(), &self.ticket, tools, refusals);
-            self.linked.channel.aside(reported.render());
+            let registered = Registered::new(self.id.as_str(), &self.ticket, tools, refusals);
+            self.linked.channel.aside(registered.render());
         }
     }
 

@@ -18,10 +18,10 @@ const BEAT_WAIT: Duration = Duration::from_secs(30);
 
 pub(super) struct AppLink {
     greeting: Greeting,
-    shared: Arc<Shared>,
+    shared: Arc<LinkedApp>,
 }
 
-pub(super) struct Shared {
+pub(super) struct LinkedApp {
     pub(super) channel: Arc<Channel>,
     tools: Mutex<Tools>,
     pub(super) queue: Queue,
@@ -62,11 +62,12 @@ impl AppLink {
         let greeting = greeting(&channel.name, &details);
         let tools = Mutex::new(Tools::new(offered));
         let AppDetails { own_name, version, .. } = details;
-        let shared = Shared { channel, tools, queue, own_name, events, speaks_additions: version.is_some() };
+        let shared =
+            LinkedApp { channel, tools, queue, own_name, events, speaks_additions: version.is_some() };
         (Self { greeting, shared: Arc::new(shared) }, receiver)
     }
 
-    pub(super) fn shared(&self) -> Arc<Shared> {
+    pub(super) fn shared(&self) -> Arc<LinkedApp> {
         self.shared.clone()
     }
 }
@@ -95,7 +96,7 @@ fn greeting(name: &str, details: &AppDetails<'_>) -> Greeting {
     Greeting::read(Revision::NEWEST, whole.into())
 }
 
-impl Shared {
+impl LinkedApp {
     /// Replaces the tools that it offers.
     pub(super) fn change(&self, offered: &[Offered]) {
         *self.tools.lock().unwrap_or_else(PoisonError::into_inner) = Tools::new(offered);

@@ -18,8 +18,8 @@ use toolyard_proto::name::UpstreamId;
 use toolyard_proto::{Reason, Revision};
 
 use super::conversation::meet;
-use super::link::Shared as Linked;
-use super::{Apps, Shared};
+use super::link::LinkedApp;
+use super::{Apps, AppsState};
 use crate::discovery::{Endpoint, Holder};
 use crate::dynamic_upstreams::Seat;
 use crate::plan::{AfterLoss, Connect, Connected};
@@ -100,7 +100,7 @@ pub(super) struct Reach(Arc<Inner>);
 struct Inner {
     id: UpstreamId,
     /// Weak, because the apps know their upstreams, which know this.
-    apps: Weak<Shared>,
+    apps: Weak<AppsState>,
     seat: Arc<Seat>,
     state: Mutex<State>,
     /// Whether the endpoint spoke MCP the last time.
@@ -111,7 +111,7 @@ struct Inner {
 struct State {
     dial: Option<Dial>,
     /// Its last connection that registered.
-    linked: Option<Arc<Linked>>,
+    linked: Option<Arc<LinkedApp>>,
     /// Whether the gateway opened that connection.
     is_dialled: bool,
 }
@@ -126,12 +126,12 @@ impl Reach {
         &self.0.seat
     }
 
-    pub(super) fn linked(&self) -> Option<Arc<Linked>> {
+    pub(super) fn linked(&self) -> Option<Arc<LinkedApp>> {
         self.0.state().linked.clone()
     }
 
     /// Hands over a connection that came by itself.
-    pub(super) fn arrive(&self, connected: Connected, linked: Arc<Linked>) {
+    pub(super) fn arrive(&self, connected: Connected, linked: Arc<LinkedApp>) {
         let mut state = self.0.state();
         (state.linked, state.is_dialled) = (Some(linked), false);
         drop(state);

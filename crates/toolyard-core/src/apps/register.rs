@@ -11,7 +11,7 @@ use toolyard_proto::name::UpstreamId;
 
 use super::Apps;
 use super::channel::Channel;
-use super::link::Shared as Linked;
+use super::link::LinkedApp;
 use super::process::Process;
 use super::reach::{Dial, Reach, Source};
 use crate::dynamic_upstreams::{Seat, Taken};
@@ -58,7 +58,7 @@ impl Refused {
 /// A link that waits to be seated.
 pub(super) struct Arrival {
     pub(super) connected: Connected,
-    pub(super) linked: Arc<Linked>,
+    pub(super) linked: Arc<LinkedApp>,
 }
 
 /// The state of an app in the terms of its protocol, derived from its upstream's state.
@@ -107,7 +107,7 @@ pub struct AppRecord {
     pub pid: Option<u32>,
 }
 
-enum Outcome {
+enum Seating {
     Seated(Arc<Seat>),
     /// The id is in use on this connection.
     InUse(Arc<Channel>, Arrival),
@@ -126,15 +126,15 @@ impl Apps {
         welcome: impl Fn(&str),
     ) -> Result<Arc<Seat>, Refused> {
         let arrival = match self.try_seat(applicant, arrival, &welcome)? {
-            Outcome::Seated(seat) => return Ok(seat),
-            Outcome::InUse(old, arrival) => {
+            Seating::Seated(seat) => return Ok(seat),
+            Seating::InUse(old, arrival) => {
                 let _ = tokio::time::timeout(OLD_ENDS_WITHIN, old.closing.cancelled()).await;
                 arrival
             }
         };
         match self.try_seat(applicant, arrival, &welcome)? {
-            Outcome::Seated(seat) => Ok(seat),
-            Outcome::InUse(..) => Err(in_use(&applicant.id)),
+            Seating::Seated(seat) => Ok(seat),
+            Seating::InUse(..) => Err(in_use(&applicant.id)),
         }
     }
 
@@ -143,27 +143,27 @@ impl Apps {
         applicant: &Applicant,
         arrival: Arrival,
         welcome: &impl Fn(&str),
-    ) -> Result<Outcome, Refused> {
+    ) -> Result<Seating, Refused> {
         let mut entries = self.entries();
         entries.retain(|_, entry| !entry.upstream.life.is_retired());
         let Some(entry) = entries.get_mut(&applicant.id.fold()) else {
             let entry = self.first(applicant, arrival, welcome)?;
             let seat = entry.reach.seat().clone();
             entries.insert(applicant.id.fold(), entry);
-            return Ok(Outcome::Seated(seat));
+            return Ok(Seating::Seated(seat));
         };
         if entry.reach.speaks_mcp() && entry.upstream.links.live().is_some() {
             return Err(in_use(&applicant.id));
         }
         if let Some(old) = entry.reach.linked() {
             if !old.channel.is_over() && !entry.is_same(applicant) {
-                return Ok(Outcome::InUse(old.channel.clone(), arrival));
+                return Ok(Seating::InUse(old.channel.clone(), arrival));
             }
             old.channel.end("the app has connected again");
         }
         welcome(&entry.session);
         entry.come_back(applicant, arrival);
-        Ok(Outcome::Seated(entry.reach.seat().clone()))
+        Ok(Seating::Seated(entry.reach.seat().clone()))
     }
 
     fn first(
@@ -251,7 +251,7 @@ impl Apps {
     }
 
     /// The process behind a connection became known.
-    pub(super) fn found_process(&self, id: &UpstreamId, linked: &Arc<Linked>, process: Process) {
+    pub(super) fn found_process(&self, id: &UpstreamId, linked: &Arc<LinkedApp>, process: Process) {
         if let Some(entry) = self.entries().get_mut(&id.fold())
             && entry.reach.linked().is_some_and(|own| Arc::ptr_eq(&own, linked))
         {

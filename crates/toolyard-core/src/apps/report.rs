@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::{AppRecord, Apps, Shared};
+use super::{AppRecord, Apps, AppsState};
 use crate::report::at;
 
 /// Adds apps to the report of the gateway.
-pub(super) fn add_apps(shared: &Arc<Shared>) {
+pub(super) fn add_apps(shared: &Arc<AppsState>) {
     let apps = Arc::downgrade(shared);
     shared.gateway.report_on("apps", move || {
         let Some(shared) = apps.upgrade() else { return json!([]) };

@@ -224,7 +224,7 @@ impl Catalog {
         self.replaced.lock().unwrap_or_else(PoisonError::into_inner).push(before);
     }
 
-    fn emit(&self, changes: &[Change]) {
+    fn emit(&self, changes: &[ListChange]) {
         let mut upstreams: Vec<Arc<str>> =
             changes.iter().map(|change| change.upstream.as_str().into()).collect();
         upstreams.sort();
@@ -261,7 +261,7 @@ fn log_faults(before: &Snapshot, next: &Snapshot) {
 
 /// A list of an upstream that a client may see differently.
 #[derive(Clone, Debug)]
-pub(crate) struct Change {
+pub(crate) struct ListChange {
     pub(crate) upstream: UpstreamId,
     pub(crate) kind: ListKind,
     /// The list is unchanged, but its upstream has another name: that concerns only profiles.
@@ -269,7 +269,7 @@ pub(crate) struct Change {
 }
 
 /// What clients see differently, part by part; unchanged parts are skipped.
-fn differences(old: &Snapshot, new: &Snapshot) -> Vec<Change> {
+fn differences(old: &Snapshot, new: &Snapshot) -> Vec<ListChange> {
     fn by_id(snapshot: &Snapshot) -> HashMap<&UpstreamId, &Arc<Part>> {
         let listed = snapshot.parts().iter().filter(|part| part.listed);
         listed.map(|part| (part.upstream.id(), part)).collect()
@@ -298,7 +298,7 @@ fn differences(old: &Snapshot, new: &Snapshot) -> Vec<Change> {
             };
             let is_in_name_only = is_in_name_only && (kind != ListKind::Tools || same_offered);
             if !is_in_name_only || (is_renamed && !is_empty(&after)) {
-                out.push(Change { upstream: (*id).clone(), kind, is_in_name_only });
+                out.push(ListChange { upstream: (*id).clone(), kind, is_in_name_only });
             }
         }
     }

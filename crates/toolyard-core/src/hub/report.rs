@@ -10,7 +10,7 @@ use toolyard_proto::{CallError, Reason};
 use super::{Desk, Hub, Reply, find, own_id, text};
 use crate::plan::UpstreamKind;
 use crate::upstream::Upstream;
-use crate::upstream::state::{Change, Phase};
+use crate::upstream::state::{Phase, PhaseChange};
 
 impl Desk<'_> {
     /// The text is the bare array, as clients of earlier instance hubs read it; structured content must
@@ -80,7 +80,7 @@ fn instance(upstream: &Upstream, hub: &Hub) -> Value {
 fn health(upstream: &Upstream, hub: &Hub) -> Value {
     let state = upstream.state();
     let (described, known) = (upstream.described(), upstream.health());
-    let step = |change: &Change| {
+    let step = |change: &PhaseChange| {
         json!({
             "from": change.from.as_str(), "to": change.to.as_str(), "at": time(change.at),
             "reason": change.reason.as_ref().map(Reason::summary),

@@ -18,7 +18,7 @@ const LARGEST: usize = 64 * 1024;
 
 /// One entry that was added, removed or changed.
 #[derive(Clone, Debug)]
-pub(crate) struct Change {
+pub(crate) struct DefinitionChange {
     at: SystemTime,
     kind: ListKind,
     name: String,
@@ -28,7 +28,7 @@ pub(crate) struct Change {
 
 /// The last changes.
 #[derive(Debug, Default)]
-pub(crate) struct Changes(Mutex<VecDeque<Change>>);
+pub(crate) struct Changes(Mutex<VecDeque<DefinitionChange>>);
 
 impl Changes {
     /// Records how `after` differs from `before`.
@@ -47,11 +47,11 @@ impl Changes {
     /// The newest first.
     pub(crate) fn to_json(&self) -> Value {
         let changes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        changes.iter().rev().map(Change::to_json).collect()
+        changes.iter().rev().map(DefinitionChange::to_json).collect()
     }
 }
 
-impl Change {
+impl DefinitionChange {
     fn to_json(&self) -> Value {
         json!({
             "at": at(self.at),
@@ -63,7 +63,12 @@ impl Change {
     }
 }
 
-fn differences(kind: ListKind, before: &Definitions, after: &Definitions, now: SystemTime) -> Vec<Change> {
+fn differences(
+    kind: ListKind,
+    before: &Definitions,
+    after: &Definitions,
+    now: SystemTime,
+) -> Vec<DefinitionChange> {
     let key = match kind {
         ListKind::Resources => "uri",
         ListKind::Templates => "uriTemplate",
@@ -83,11 +88,11 @@ fn differences(kind: ListKind, before: &Definitions, after: &Definitions, now: S
         let is = new.get(name);
         if is != Some(was) {
             let (before, after) = (kept(was), is.and_then(kept));
-            found.push(Change { at: now, kind, name: name.clone(), before, after });
+            found.push(DefinitionChange { at: now, kind, name: name.clone(), before, after });
         }
     }
     let added = new.iter().filter(|(name, _)| !old.contains_key(*name));
-    found.extend(added.map(|(name, is)| Change {
+    found.extend(added.map(|(name, is)| DefinitionChange {
         at: now,
         kind,
         name: name.clone(),

@@ -85,7 +85,7 @@ pub(super) enum Sign {
 
 /// The consequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum HealthChange {
     /// Nothing new.
     Same,
     /// It is away for now: it gets no more calls, but is still pinged.
@@ -139,39 +139,39 @@ impl Vigil {
     }
 
     /// `begun` is when the ping was sent.
-    pub(super) fn take(&mut self, sign: Sign, begun: Instant) -> Verdict {
-        let verdict = self.judge(sign);
+    pub(super) fn take(&mut self, sign: Sign, begun: Instant) -> HealthChange {
+        let change = self.judge(sign);
         let is_doubtful = self.away || (1..self.rules.misses).contains(&self.misses);
         self.due = (self.regular || is_doubtful).then(|| begun + self.rules.every);
-        verdict
+        change
     }
 
-    fn judge(&mut self, sign: Sign) -> Verdict {
+    fn judge(&mut self, sign: Sign) -> HealthChange {
         match sign {
             Sign::Answered => {
                 self.misses = 0;
                 self.answers = true;
-                if std::mem::take(&mut self.away) { Verdict::Back } else { Verdict::Same }
+                if std::mem::take(&mut self.away) { HealthChange::Back } else { HealthChange::Same }
             }
-            Sign::Busy => Verdict::Same,
+            Sign::Busy => HealthChange::Same,
             Sign::SilentAndSuspect if !self.away => {
                 self.misses = self.misses.saturating_add(1).max(self.rules.misses);
                 self.away = true;
-                Verdict::Away
+                HealthChange::Away
             }
             Sign::Silent | Sign::SilentAndSuspect => self.silent(),
         }
     }
 
-    fn silent(&mut self) -> Verdict {
+    fn silent(&mut self) -> HealthChange {
         self.misses = self.misses.saturating_add(1);
         if self.away && self.misses >= self.rules.misses.saturating_mul(2) {
-            return Verdict::Lost;
+            return HealthChange::Lost;
         }
         if !self.away && self.answers && self.misses >= self.rules.misses {
             self.away = true;
-            return Verdict::Away;
+            return HealthChange::Away;
         }
-        Verdict::Same
+        HealthChange::Same
     }
 }

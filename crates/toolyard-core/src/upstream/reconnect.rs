@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use toolyard_proto::Reason;
 
 use super::Upstream;
-use super::retry::{self, Verdict};
+use super::retry::{self, NextAttempt};
 use super::state::Phase;
 use super::supervise::Outlets;
 use crate::plan::{AfterLoss, UpstreamKind};
@@ -48,8 +48,8 @@ impl Backoff {
             AfterLoss::TryAgain | AfterLoss::Left => {
                 let spread = if upstream.connector().starts_process() { retry::WIDE } else { retry::NARROW };
                 match retry::after(&upstream.pace(), self.failures, spread, retry::chance()) {
-                    Verdict::Again(wait) => (wait, None),
-                    Verdict::Open(wait) => (Duration::ZERO, Some(wait)),
+                    NextAttempt::Again(wait) => (wait, None),
+                    NextAttempt::Open(wait) => (Duration::ZERO, Some(wait)),
                 }
             }
             AfterLoss::SignIn => (Duration::ZERO, Some(upstream.pace().half_open)),

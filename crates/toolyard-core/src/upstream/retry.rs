@@ -13,7 +13,7 @@ pub(crate) const WIDE: f64 = 0.5;
 
 /// What follows a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum NextAttempt {
     /// Try again after this long.
     Again(Duration),
     /// Too many failures in a row: do not try for this long, then try once.
@@ -22,13 +22,13 @@ pub enum Verdict {
 
 /// After `failures` in a row, at least one. `chance` is from 0 to 1 and spreads attempts by the share `spread` either
 /// way, so that upstreams that were lost together are not retried together.
-pub fn after(pace: &Pace, failures: u32, spread: f64, chance: f64) -> Verdict {
+pub fn after(pace: &Pace, failures: u32, spread: f64, chance: f64) -> NextAttempt {
     if failures >= pace.breaker {
-        return Verdict::Open(pace.half_open);
+        return NextAttempt::Open(pace.half_open);
     }
     let factor = 2u32.saturating_pow(failures.saturating_sub(1).min(16));
     let wait = pace.backoff_first.saturating_mul(factor).min(pace.backoff_most);
-    Verdict::Again(wait.mul_f64(1.0 - spread + 2.0 * spread * chance.clamp(0.0, 1.0)))
+    NextAttempt::Again(wait.mul_f64(1.0 - spread + 2.0 * spread * chance.clamp(0.0, 1.0)))
 }
 
 /// From 0 to 1.
@@ -45,16 +45,16 @@ mod tests {
     fn waits_double_up_to_half_a_minute_and_the_fifth_failure_opens_the_breaker() {
         let pace = Pace { breaker: 9, ..Pace::default() };
         let wait = |failures, chance| match after(&pace, failures, NARROW, chance) {
-            Verdict::Again(wait) => wait.as_millis(),
-            Verdict::Open(wait) => panic!("open for {wait:?}"),
+            NextAttempt::Again(wait) => wait.as_millis(),
+            NextAttempt::Open(wait) => panic!("open for {wait:?}"),
         };
         let schedule: Vec<u128> = (1..=8).map(|failures| wait(failures, 0.5)).collect();
         assert_eq!(schedule, [1000, 2000, 4000, 8000, 16_000, 30_000, 30_000, 30_000]);
         assert_eq!((wait(1, 0.0), wait(1, 1.0)), (900, 1100));
         assert_eq!((wait(7, 0.0), wait(7, 1.0)), (27_000, 33_000));
         let usual = Pace::default();
-        assert!(matches!(after(&usual, 4, WIDE, 0.5), Verdict::Again(_)));
-        assert_eq!(after(&usual, 5, WIDE, 0.5), Verdict::Open(Duration::from_mins(1)));
-        assert_eq!(after(&usual, u32::MAX, WIDE, 0.5), Verdict::Open(Duration::from_mins(1)));
+        assert!(matches!(after(&usual, 4, WIDE, 0.5), NextAttempt::Again(_)));
+        assert_eq!(after(&usual, 5, WIDE, 0.5), NextAttempt::Open(Duration::from_mins(1)));
+        assert_eq!(after(&usual, u32::MAX, WIDE, 0.5), NextAttempt::Open(Duration::from_mins(1)));
     }
 }

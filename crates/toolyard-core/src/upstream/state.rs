@@ -11,7 +11,7 @@ use std::time::SystemTime;
 
 use toolyard_proto::Reason;
 
-pub use history::{Change, History};
+pub use history::{History, PhaseChange};
 
 /// One stage of an upstream's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -158,7 +158,7 @@ impl State {
             if !self.phase.may_become(next) {
                 return Err(Invalid { from: self.phase, to: next });
             }
-            self.history.push(Change { from: self.phase, to: next, at: now, reason: reason.clone() });
+            self.history.push(PhaseChange { from: self.phase, to: next, at: now, reason: reason.clone() });
             self.phase = next;
             self.since = now;
             self.unseen = false;

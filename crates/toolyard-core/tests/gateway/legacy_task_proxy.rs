@@ -150,7 +150,7 @@ async fn a_task_can_be_cancelled_and_belongs_to_one_client() {
 /// A server whose only tool is a task; `say` gives its answers to everything else, and `None` is no answer ever.
 fn server(say: impl Fn(&str) -> Option<Value> + Send + Sync + 'static) -> Arc<Double> {
     let behaviour: Behaviour = Arc::new(move |request, _| {
-        let printed = match request.method.as_str() {
+        let answer = match request.method.as_str() {
             "tools/call" => {
                 let mut task = task("t1", "working");
                 task["resultType"] = "task".into();
@@ -159,8 +159,8 @@ fn server(say: impl Fn(&str) -> Option<Value> + Send + Sync + 'static) -> Arc<Do
             method => say(method),
         };
         Box::pin(async move {
-            match printed {
-                Some(printed) => Ok(AnswerBody::Whole(raw(printed), NEW)),
+            match answer {
+                Some(answer) => Ok(AnswerBody::Whole(raw(answer), NEW)),
                 None => std::future::pending().await,
             }
         })
@@ -251,8 +251,8 @@ async fn tasks_are_declared_to_clients_that_can_ask_for_them_and_to_no_others() 
     let gateway = gateway(&[("a", &worker())]);
     client(&gateway, "").await;
     let declared = async |revision: Revision, view: &str| {
-        let printed = Client::new(&gateway, revision, view).ask("server/discover", json!({})).await.unwrap();
-        printed["capabilities"]["tasks"].clone()
+        let answer = Client::new(&gateway, revision, view).ask("server/discover", json!({})).await.unwrap();
+        answer["capabilities"]["tasks"].clone()
     };
     let requests = json!({ "tools": { "call": {} } });
     assert_eq!(declared(OLD, "a").await, json!({ "list": {}, "cancel": {}, "requests": requests }));

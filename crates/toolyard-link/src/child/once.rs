@@ -13,7 +13,7 @@ use super::{ChildSpec, STATUS_WAIT, cannot_start};
 /// A command that has ended.
 #[derive(Clone, Debug)]
 pub struct Finished {
-    /// `None` where a signal ended it.
+    /// `None` if a signal ended it.
     pub code: Option<i32>,
     /// How it ended, as a predicate.
     pub how: String,
@@ -62,7 +62,7 @@ async fn until_end(
             }
         };
         if !is_over {
-            // What is still in the pipes. A process that the command left behind may hold them open.
+            // Reads what is still in the pipes. A process that the command left behind may hold them open.
             let _ = timeout(STATUS_WAIT, talking).await;
         }
         status
@@ -70,7 +70,7 @@ async fn until_end(
     Ok(Finished { code: status.code(), how: describe(status), stdout: out, stderr: err })
 }
 
-/// A command that does not read its input is not to blame for that.
+/// Errors are ignored: a command need not read its input.
 async fn write(mut stdin: ChildStdin, input: &[u8]) {
     let _ = stdin.write_all(input).await;
     let _ = stdin.shutdown().await;

@@ -1,5 +1,5 @@
-//! A child that is no upstream: a program that a pack runs. Its owner has all three pipes; the process is ended like any
-//! other child.
+//! A child that is not an upstream: a program that a pack runs. Its owner has all three pipes; the process is
+//! ended like any other child.
 
 use std::io;
 use std::process::ExitStatus;
@@ -61,7 +61,7 @@ impl ChildHandle {
         self.id
     }
 
-    /// Waits until the child has ended and returns its status; nothing if its scope ended first, and the child with it.
+    /// Waits until the child has ended and returns its status; `None` if its scope ended first, and the child with it.
     pub fn exited(&self) -> impl Future<Output = Option<ExitStatus>> + Send + use<> {
         let mut exit = self.exit.clone();
         async move { exit.wait_for(Option::is_some).await.ok().and_then(|status| *status) }

@@ -14,7 +14,7 @@ const MAX_LINE: usize = 2000;
 /// How many lines of one window go into the log.
 const PER_WINDOW: u32 = 200;
 const WINDOW: Duration = Duration::from_secs(5);
-/// How much is kept for the end.
+/// How many lines are kept to explain the end.
 const KEPT_LINES: usize = 5;
 const KEPT_LENGTH: usize = 300;
 
@@ -56,7 +56,7 @@ impl StderrLog {
     }
 }
 
-/// Where it is kept is no part of what is run.
+/// Two specs are equal wherever their stderr is kept.
 impl PartialEq for StderrLog {
     fn eq(&self, _: &Self) -> bool {
         true
@@ -156,7 +156,7 @@ struct Gate {
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Pass {
     Through,
-    /// Through, and so many before it were not.
+    /// Through; so many before it were dropped.
     After(u64),
     LeftOut,
 }

@@ -18,7 +18,7 @@ use ours::Ours;
 /// What to do about a program that may not be run.
 pub(super) const MAY_NOT_RUN: &str = "make it executable (chmod +x)";
 
-/// The pipe to a child's stdin, seen from outside. To be dropped before the pipe is closed, since it holds it open.
+/// The pipe to a child's stdin, seen from outside. Must be dropped before the pipe can close, since it holds it open.
 pub(crate) struct Input(OwnedFd);
 
 impl Input {
@@ -85,7 +85,7 @@ impl Held {
         self.child.id().unwrap_or_default()
     }
 
-    /// The child, or its guard, is gone: ends what was left to us.
+    /// The child, or its guard, is gone: ends the orphans that it left to us.
     pub(super) async fn let_go(self) {
         self.hold.let_go().await;
     }
@@ -107,9 +107,9 @@ fn command(spec: &ChildSpec) -> Command {
     command
 }
 
-/// What we hold a child by.
+/// The handle of a child.
 enum Hold {
-    /// Its process group: what has left that is out of reach.
+    /// Its process group: a process that has left the group cannot be ended.
     Group(Ours),
     /// Its guard, until its status was fetched.
     Guard(Option<Ours>),

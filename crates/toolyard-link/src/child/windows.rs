@@ -2,7 +2,7 @@
 //! handle is closed, and the only one is ours: nothing of a child outlives us, however we end, and no guard
 //! is needed for that.
 //!
-//! There is no TERM. A child that does not end with its input is killed.
+//! There is no TERM. A child that does not end when its input is closed is killed.
 
 mod program;
 

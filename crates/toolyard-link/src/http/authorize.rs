@@ -8,14 +8,14 @@ use toolyard_proto::{CallError, Reason, Retry};
 
 /// Adds credentials to the requests of one upstream.
 pub trait Authorize: fmt::Debug + Send + Sync + 'static {
-    /// The value of `Authorization` for a request of `principal`, or of the gateway itself. Nothing if there is none
+    /// The value of `Authorization` for a request of `principal`, or of the gateway itself. `None` if there is none
     /// yet.
     fn authorization(
         &self,
         principal: Option<&Principal>,
     ) -> BoxFuture<Result<Option<HeaderValue>, Unauthorized>>;
 
-    /// The server refused a request that was sent with `used`. Returns what to send instead, or nothing if other
+    /// The server refused a request that was sent with `used`. Returns what to send instead, or `None` if other
     /// credentials would not help.
     fn renewed(
         &self,

@@ -31,7 +31,7 @@ pub struct HttpLink {
     caller: Arc<Caller>,
     events: Events,
     scope: Scope,
-    /// Calls under way go on without it.
+    /// The link is closed; calls under way continue.
     let_go: AtomicBool,
 }
 
@@ -102,7 +102,7 @@ impl Caller {
         Self { endpoint, headers, call_headers }
     }
 
-    /// What the request holds is let go before the wait begins, and what is rare waits in a box of its own: a
+    /// The request's data is dropped before the wait begins, and rare cases are boxed: a
     /// small future is cheap to make and to move.
     fn call(self: Arc<Self>, request: LinkRequest, peer: Peer) -> impl Future<Output = Answer> {
         let (relay, listens) = (request.relay, request.method == Method::LISTEN);
@@ -150,7 +150,7 @@ impl Caller {
         self.endpoint.send(principal.as_ref(), HttpMethod::POST, headers, body).await
     }
 
-    /// Whose credentials the request carries, where it carries any.
+    /// The principal whose credentials the request carries, if it carries any.
     fn principal_of(&self, request: &LinkRequest) -> Option<Principal> {
         self.endpoint.is_guarded().then(|| request.origin.principal.clone())
     }
@@ -240,13 +240,13 @@ impl Reader<'_> {
         Err(self.endpoint.lost("the stream ended before the answer"))
     }
 
-    /// Log messages are held back nearer to the client, which may set its level during the call.
+    /// Log messages are filtered nearer to the client, which may set its level during the call.
     fn may_pass(&self, notification: &Notification) -> bool {
         let wants = |client: &relayed::Client| client.wants_progress;
         notification.method != Method::PROGRESS || self.client.is_none_or(wants)
     }
 
-    /// The id as it was sent, or in another spelling of the same string; an error may come without.
+    /// The id as it was sent, or in another spelling of the same string; an error may come without an id.
     fn is_answered_by(&self, response: &RpcResponse) -> bool {
         let (Some(wanted), Some(id)) = (self.id, &response.id) else { return true };
         is_same_id(id, wanted)
@@ -257,7 +257,7 @@ impl Reader<'_> {
     }
 }
 
-/// Whether two ids are the same, in whatever spelling of the same string.
+/// Whether two ids are the same, however their string is spelled.
 pub(super) fn is_same_id(found: &Id, wanted: &Id) -> bool {
     found == wanted || {
         let text = found.as_raw().as_string();

@@ -122,7 +122,7 @@ impl Way {
 }
 
 impl Connector {
-    /// Dials in a way of its own.
+    /// Opens connections through `dial`.
     pub(crate) fn own(dial: Arc<dyn Dial>, limit: Duration) -> Self {
         Self { way: Way::Own(dial), limit }
     }

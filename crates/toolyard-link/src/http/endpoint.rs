@@ -34,7 +34,7 @@ pub(crate) struct Endpoint {
     pub(crate) name: Arc<str>,
     wires: Wires,
     url: Uri,
-    /// The URL as a request line has it.
+    /// The URL in the form of a request line.
     target: Uri,
     /// What every POST and every GET carries.
     post: HeaderMap,
@@ -46,7 +46,7 @@ pub(crate) struct Endpoint {
 }
 
 impl Endpoint {
-    /// Fails where the address is invalid or no certificates can be read.
+    /// Fails if the address is invalid or no certificates can be read.
     pub(crate) fn new(
         name: &Arc<str>,
         spec: &HttpSpec,
@@ -99,14 +99,14 @@ impl Endpoint {
         self.is_guarded.load(Ordering::Relaxed)
     }
 
-    /// The server was reached. If it wanted no credentials, requests are sent without asking for them.
+    /// The server was reached. If it required no credentials, requests are sent without them.
     pub(crate) async fn settle(&self) {
         let Some(authorize) = &self.authorize else { return };
         let has_credentials = !matches!(authorize.authorization(None).await, Ok(None));
         self.is_guarded.store(has_credentials, Ordering::Relaxed);
     }
 
-    /// The server refuses a request that carried no credentials. Whether the next one carries some, if there are any.
+    /// The server refused a request without credentials. Returns whether the next one carries some, if there are any.
     pub(crate) fn begin_guarding(&self) -> bool {
         self.authorize.is_some() && !self.is_guarded.swap(true, Ordering::Relaxed)
     }
@@ -319,7 +319,7 @@ fn host(url: &Uri) -> HeaderValue {
     HeaderValue::try_from(text).unwrap_or(HeaderValue::from_static(""))
 }
 
-/// Text of the other side, bounded, on one line.
+/// Text of the server, bounded, on one line.
 fn one_line(text: &str) -> String {
     text.chars().take(100).map(|c| if c.is_control() { ' ' } else { c }).collect()
 }

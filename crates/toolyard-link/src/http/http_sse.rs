@@ -31,29 +31,29 @@ const BUFFER: usize = 64 * 1024;
 /// How many requests are posted at the same time, and how many may wait for that.
 const POSTS: usize = 32;
 const WAITING: usize = 1_000;
-/// How long they may wait. One that is being posted has the time of its call: some servers answer a post only
+/// How long they may wait. A request that is being posted has the time of its call: some servers answer a post only
 /// when the call is over.
 const TURN: Duration = Duration::from_secs(30);
-/// How long a message that has no answer may take to be taken.
+/// How long the post of a message without an answer may take.
 const ERRAND: Duration = Duration::from_secs(5);
 
 /// Why there is no stream.
-pub(crate) enum OpenError {
+pub(crate) enum SseError {
     Call(CallError),
     Refused(Box<Refusal>),
-    /// It is there, but does not speak this transport.
+    /// The server answers, but does not speak this transport.
     Other(Reason),
 }
 
 /// Opens the stream and waits for the address to post to. The lines live in `scope`.
-pub(crate) async fn open(endpoint: Arc<Endpoint>, scope: &Scope) -> Result<Lines, OpenError> {
+pub(crate) async fn open(endpoint: Arc<Endpoint>, scope: &Scope) -> Result<Lines, SseError> {
     let sent = endpoint.send(None, HttpMethod::GET, endpoint.get_headers(), Bytes::new()).await;
-    let response = sent.map_err(OpenError::Call)?;
+    let response = sent.map_err(SseError::Call)?;
     if response.status() != StatusCode::OK {
-        return Err(OpenError::Refused(Box::new(Refusal::read(response).await)));
+        return Err(SseError::Refused(Box::new(Refusal::read(response).await)));
     }
     if content(response.headers()) != Content::Events {
-        return Err(OpenError::Other(not_http_sse(&endpoint, response.headers())));
+        return Err(SseError::Other(not_http_sse(&endpoint, response.headers())));
     }
     let mut events = EventStream::new(response.into_body());
     let url = address(&endpoint, &mut events).await?;
@@ -71,21 +71,20 @@ fn not_http_sse(endpoint: &Endpoint, headers: &HeaderMap) -> Reason {
 type Lines = (DuplexStream, DuplexStream);
 
 /// The address to post to, from the first event. Messages with our credentials go to the same server only.
-async fn address(endpoint: &Endpoint, events: &mut EventStream) -> Result<Uri, OpenError> {
+async fn address(endpoint: &Endpoint, events: &mut EventStream) -> Result<Uri, SseError> {
     loop {
-        let event = events.next().await.map_err(|cause| OpenError::Call(endpoint.lost(&cause)))?;
+        let event = events.next().await.map_err(|cause| SseError::Call(endpoint.lost(&cause)))?;
         let Some(event) = event else {
-            return Err(OpenError::Other(
+            return Err(SseError::Other(
                 endpoint.reason("ended its event stream before it named an address"),
             ));
         };
         if event.name == "endpoint" {
             let text = String::from_utf8_lossy(&event.data);
-            return resolve(endpoint.url(), text.trim())
-                .map_err(|why| OpenError::Other(endpoint.reason(why)));
+            return resolve(endpoint.url(), text.trim()).map_err(|why| SseError::Other(endpoint.reason(why)));
         }
         if !event.data.is_empty() {
-            return Err(OpenError::Other(
+            return Err(SseError::Other(
                 endpoint.reason("sent an event stream that does not begin with an address"),
             ));
         }
@@ -235,7 +234,7 @@ impl Conversation {
         asked.for_each_concurrent(WAITING, async |asked| self.request(asked, &failed).await).await;
     }
 
-    /// A request that is not taken fails at once, rather than by silence.
+    /// A request that is not accepted fails at once, instead of waiting for its timeout.
     async fn request(&self, Asked { id, line, withdrawn }: Asked, failed: &mpsc::Sender<Bytes>) {
         match withdrawn.run_until_cancelled(self.post_in_turn(line)).await {
             None => {}

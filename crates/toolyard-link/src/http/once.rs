@@ -10,8 +10,8 @@ use hyper::client::conn::http1;
 
 use super::connector::Connector;
 
-/// Posts `body` and returns the status and the answer, of which at most `most` bytes are read. An error is what
-/// failed, in a clause.
+/// Posts `body` and returns the status and the answer, of which at most `most` bytes are read. An error is a clause
+/// that states what failed.
 pub async fn post_once(
     url: Uri,
     headers: HeaderMap,

@@ -61,7 +61,7 @@ pub(super) fn muted<T>(f: impl FnOnce() -> T) -> T {
     f()
 }
 
-/// Restores the previous setting, also after a panic: the thread goes on to serve others.
+/// Restores the previous setting, also after a panic: the thread continues to serve others.
 struct Restore(bool);
 
 impl Drop for Restore {

@@ -1,4 +1,4 @@
-//! What an HTTP status means that is not an answer.
+//! What an HTTP status that is not an answer means.
 
 use std::time::Duration;
 
@@ -45,7 +45,7 @@ impl Refusal {
     pub(crate) fn to_call_error(&self, endpoint: &Endpoint) -> CallError {
         let reason = self.reason(endpoint);
         let error = match (&self.error, self.status.as_u16()) {
-            // It has not asked for credentials before, so none were sent.
+            // The server has not required credentials before, so none were sent.
             (_, 401) if endpoint.begin_guarding() => CallError::sign_in(reason),
             (_, 401 | 403) => CallError::turned_away(Retry::Never, reason),
             (Some(error), _) => CallError::reported(error.clone()),
@@ -71,7 +71,7 @@ impl Refusal {
         Some(Duration::from_secs(seconds))
     }
 
-    /// What the status means, with what to do about it where that is known.
+    /// What the status means, with a hint if one is known.
     pub(crate) fn reason(&self, endpoint: &Endpoint) -> Reason {
         let (name, status) = (&endpoint.name, self.status);
         match status {
@@ -132,7 +132,7 @@ impl Refusal {
     }
 }
 
-/// The start of a body as one line; nothing of a web page, which is no help in a line.
+/// The start of a body as one line; nothing for a web page, which does not help in a message.
 fn excerpt(body: &[u8]) -> String {
     if body.trim_ascii_start().starts_with(b"<") {
         return String::new();

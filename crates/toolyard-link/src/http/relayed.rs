@@ -33,7 +33,7 @@ const TOO_DEEP: &str = "its answer is nested too deep";
 /// How long a stream may stay open after the answer, so that its connection can be used again.
 const AFTER_ANSWER: Duration = Duration::from_secs(1);
 
-/// The answer to a call in JSON: whole where it is small, else as a stream.
+/// The answer to a call in JSON: whole if it is small, otherwise as a stream.
 pub(super) async fn json(endpoint: Arc<Endpoint>, id: Id, mut body: Arriving) -> Answer {
     let mut first = Bytes::new();
     let mut more = BytesMut::new();
@@ -194,21 +194,21 @@ enum Stage {
     Over,
 }
 
-/// What becomes of an event.
-enum Verdict {
+/// What to do with an event.
+enum EventVerdict {
     Pass,
     Answer,
     HoldBack(&'static str),
-    /// It is held back, and shows all the same that the call is under way.
+    /// It is held back, but shows that the call is under way.
     Replace(&'static str),
 }
 
 impl CheckedEvents {
-    /// The events in `piece`, with what came before, that may pass.
+    /// The events that may pass, of those in `piece` and of what came before.
     fn take(&mut self, piece: &Bytes) -> Result<Bytes, CallError> {
         if self.buffer.is_empty()
             && event_end(piece, 0).ok() == Some(piece.len())
-            && let Verdict::Pass | Verdict::Answer = self.judge_and_note(piece)?
+            && let EventVerdict::Pass | EventVerdict::Answer = self.judge_and_note(piece)?
         {
             return Ok(piece.clone());
         }
@@ -224,9 +224,9 @@ impl CheckedEvents {
                     let event = self.buffer.split_to(end).freeze();
                     self.scanned = 0;
                     match self.judge_and_note(&event)? {
-                        Verdict::Pass | Verdict::Answer => passing.extend_from_slice(&event),
-                        Verdict::HoldBack(what) => self.held_back(what),
-                        Verdict::Replace(what) => {
+                        EventVerdict::Pass | EventVerdict::Answer => passing.extend_from_slice(&event),
+                        EventVerdict::HoldBack(what) => self.held_back(what),
+                        EventVerdict::Replace(what) => {
                             self.held_back(what);
                             passing.extend_from_slice(ALIVE);
                         }
@@ -244,26 +244,28 @@ impl CheckedEvents {
         Ok(passing.freeze())
     }
 
-    fn judge_and_note(&mut self, event: &Bytes) -> Result<Verdict, CallError> {
+    fn judge_and_note(&mut self, event: &Bytes) -> Result<EventVerdict, CallError> {
         let verdict = self.judge(event)?;
-        if matches!(verdict, Verdict::Answer) {
+        if matches!(verdict, EventVerdict::Answer) {
             self.stage = Stage::Answered(None);
         }
         Ok(verdict)
     }
 
-    fn judge(&self, event: &Bytes) -> Result<Verdict, CallError> {
-        let Some(data) = data_of(event).filter(|data| !data.is_empty()) else { return Ok(Verdict::Pass) };
+    fn judge(&self, event: &Bytes) -> Result<EventVerdict, CallError> {
+        let Some(data) = data_of(event).filter(|data| !data.is_empty()) else {
+            return Ok(EventVerdict::Pass);
+        };
         if nests_too_deep(&data) {
             return Err(self.endpoint.bad_answer(TOO_DEEP));
         }
         Ok(match Message::parse(&data) {
             Ok(Message::Notification(notification)) => {
-                self.client.refuses(&notification).map_or(Verdict::Pass, Verdict::Replace)
+                self.client.refuses(&notification).map_or(EventVerdict::Pass, EventVerdict::Replace)
             }
             Ok(Message::Response(response)) => match &response.id {
                 Some(found) if !is_same_id(found, &self.id) => {
-                    Verdict::HoldBack("an answer to another request")
+                    EventVerdict::HoldBack("an answer to another request")
                 }
                 _ => {
                     let asks = response.outcome.as_ref().ok();
@@ -272,12 +274,14 @@ impl CheckedEvents {
                     if let Some(refusal) = refusal {
                         return Err(self.endpoint.bad_answer(&format!("it asks, but {refusal}")));
                     }
-                    Verdict::Answer
+                    EventVerdict::Answer
                 }
             },
-            Ok(Message::Request(_)) => Verdict::HoldBack("a request, which modern servers must not send"),
+            Ok(Message::Request(_)) => {
+                EventVerdict::HoldBack("a request, which modern servers must not send")
+            }
             Err(error) if error.is_answer => return Err(self.endpoint.bad_answer(&error.message)),
-            Err(_) => Verdict::HoldBack("an event that is not a message"),
+            Err(_) => EventVerdict::HoldBack("an event that is not a message"),
         })
     }
 

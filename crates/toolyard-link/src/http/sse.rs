@@ -17,7 +17,7 @@ impl EventStream {
         Self { body, decoder: EventDecoder::new(MAX_MESSAGE) }
     }
 
-    /// The next event; `None` when the stream ended as it should, an error when it broke.
+    /// The next event; `None` when the stream ended properly, an error when it broke.
     pub(crate) async fn next(&mut self) -> Result<Option<Event>, String> {
         loop {
             if let Some(event) = self.decoder.next_event().map_err(|error| error.to_string())? {

@@ -1,6 +1,6 @@
 //! One connection to an upstream, driven by the call that uses it.
 //!
-//! The call itself turns the connection over, in its own task: sending, waiting and reading cost no second
+//! The call itself drives the connection, in its own task: sending, waiting and reading cost no second
 //! task, no channel between two threads and no wake but that of the socket. Dropping the call, or its
 //! half-read answer, therefore closes the connection, which is how a modern upstream learns of a cancel.
 
@@ -29,9 +29,9 @@ pub(super) type Unsent = TrySendError<Outgoing>;
 
 pub(super) struct Wire {
     send: SendRequest<Full<Bytes>>,
-    /// None once it has ended.
+    /// `None` once it has ended.
     connection: Option<Connection<Stream, Full<Bytes>>>,
-    /// What the connection is polled with.
+    /// The waker that the connection is polled with.
     waker: QuietWaker,
     /// The scope that the connection lives in.
     ended: BoxFuture<()>,
@@ -66,8 +66,8 @@ impl Wire {
         }
     }
 
-    /// Goes on as far as the socket allows. What waits for the connection is checked right after this, so only the
-    /// socket has to wake the caller.
+    /// Drives the connection as far as the socket allows. Everything that waits for the connection is checked right
+    /// after this, so only the socket has to wake the caller.
     fn drive(&mut self, cx: &mut Context<'_>) {
         self.turn(cx.waker());
         if self.connection.is_some() && self.ended.as_mut().poll(cx).is_ready() {
@@ -85,7 +85,7 @@ impl Wire {
         }
     }
 
-    /// Whether it could take a request now. The caller that used it last is not woken on its behalf any more.
+    /// Whether it could take a request now. The caller that used it last is not woken by it any more.
     pub(super) fn is_idle(&mut self) -> bool {
         self.turn(Waker::noop());
         self.waker.release();
@@ -96,7 +96,7 @@ impl Wire {
 /// The body of a response, with the connection it comes on.
 pub(crate) struct Arriving {
     body: Incoming,
-    /// None once all of the body has come: then the connection is free for others.
+    /// `None` once the whole body has arrived: then the connection is free for others.
     wire: Option<Box<Wire>>,
 }
 
@@ -109,7 +109,7 @@ impl Arriving {
         arriving
     }
 
-    /// What has come already. Taking it wakes the connection, which needs no wake: it is driven when there is
+    /// The next piece that has arrived. Taking it wakes the connection, which needs no wake: it is driven when there is
     /// nothing to take.
     fn next_piece(&mut self) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
         muted(|| Pin::new(&mut self.body).poll_frame(&mut Context::from_waker(Waker::noop())))

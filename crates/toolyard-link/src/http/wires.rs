@@ -1,4 +1,4 @@
-//! The connections to one address: those that are free are kept for a while, and new ones are opened as needed.
+//! The connections to one address: free ones are kept for a while, and new ones are opened as needed.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -38,7 +38,7 @@ impl Wires {
         Self { connector, url, kept: Arc::new(Kept::new(scope)), scope: scope.clone() }
     }
 
-    /// Sends on a kept connection where there is one; the rest is rare, and apart so that this stays small.
+    /// Sends on a kept connection if there is one; everything else is rare, and separate so that this stays small.
     pub(crate) fn send(
         &self,
         request: Outgoing,
@@ -94,7 +94,7 @@ pub(super) struct Kept {
 
 #[derive(Default)]
 struct State {
-    /// The one used last is taken first, so that in quiet times the others grow old.
+    /// The one used last is taken first, so that in quiet times the others expire.
     free: Vec<(Instant, Box<Wire>)>,
     is_swept: bool,
 }
@@ -112,7 +112,7 @@ impl Kept {
         self.state().free.pop().map(|(_, wire)| wire)
     }
 
-    /// Keeps a connection whose response has come whole, if it is good for another.
+    /// Keeps a connection whose response has arrived completely, if it can serve another request.
     pub(super) fn keep(self: &Arc<Self>, mut wire: Box<Wire>) {
         if !wire.is_idle() {
             return;
@@ -127,7 +127,7 @@ impl Kept {
         }
     }
 
-    /// Takes out what was not used for long or has been closed. False when nothing is left.
+    /// Drops connections that were not used for long or have been closed. False when none is left.
     fn sweep(&self) -> bool {
         let mut state = self.state();
         let all = std::mem::take(&mut state.free);
@@ -143,7 +143,7 @@ impl Kept {
     }
 }
 
-/// Takes out old connections from time to time, as long as there are any, and all of them when the scope ends.
+/// Drops old connections from time to time, as long as there are any, and all of them when the scope ends.
 struct Sweeper(Weak<Kept>);
 
 impl Sweeper {

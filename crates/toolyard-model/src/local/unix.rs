@@ -15,7 +15,7 @@ use crate::processes;
 const LONGEST_END: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(10);
 /// How long a connection stays open if its listener is alive.
-const NO_WORD: Duration = Duration::from_millis(250);
+const CLOSES_WITHIN: Duration = Duration::from_millis(250);
 
 pub type LocalStream = UnixStream;
 
@@ -91,7 +91,7 @@ impl LocalListener {
 }
 
 impl Drop for LocalListener {
-    /// Another process may have taken the path since.
+    /// Another process may have taken the path meanwhile.
     fn drop(&mut self) {
         let is_ours = fs::symlink_metadata(&self.path).is_ok_and(|place| place.ino() == self.inode);
         if is_ours {
@@ -100,7 +100,7 @@ impl Drop for LocalListener {
     }
 }
 
-/// Two who find the same dead socket must not both replace it.
+/// Two processes that find the same dead socket must not both replace it.
 fn lock(path: &Path) -> io::Result<File> {
     let file = File::options().create(true).append(true).open(path.with_extension("lock"))?;
     file.lock()?;
@@ -124,12 +124,12 @@ fn refuse_if_in_use(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Whether the process at the other end is about to be gone, or closes the connection without a word.
+/// Whether the process at the other end is about to end, or closes the connection without sending anything.
 fn is_ending(stream: &std::os::unix::net::UnixStream) -> bool {
     let listener = rustix::net::sockopt::socket_peercred(stream).ok();
     let process = listener.and_then(|listener| processes::find(listener.pid.as_raw_nonzero().get()));
     process.is_some_and(|process| process.is_dead || process.is_ending())
-        || stream.set_read_timeout(Some(NO_WORD)).is_ok()
+        || stream.set_read_timeout(Some(CLOSES_WITHIN)).is_ok()
             && !matches!((&mut &*stream).read(&mut [0]), Err(error) if error.kind() == ErrorKind::WouldBlock)
 }
 

@@ -1,9 +1,9 @@
 //! A named pipe for callers on this machine. Its name is made from the path, so that a client that knows where the
 //! socket would be finds the pipe; a path that is the name of a pipe already is used as the name.
 //!
-//! Who may open it is what the system gives a pipe by default: its owner, administrators and the system may
-//! speak. Other users of the machine can at most open it for reading, and receive nothing, because only
-//! requests are answered. Anything stricter needs unsafe code.
+//! By default, the system allows its owner, administrators and the system to use a pipe. Other users of the machine can
+//! at most open it for reading, and receive nothing, because only requests are answered. Anything stricter needs
+//! unsafe code.
 
 mod stream;
 
@@ -22,9 +22,9 @@ pub use stream::LocalStream;
 
 /// Every instance of the pipe has a client, and the next is being made.
 const PIPE_BUSY: i32 = 231;
-/// A client came and was gone before it was accepted.
+/// A client connected and disconnected before it was accepted.
 const NO_DATA: i32 = 232;
-/// Who listens may learn who opens a pipe, but not act for them.
+/// The listener may learn which user opens a pipe, but not act for that user.
 const SECURITY_IDENTIFICATION: u32 = 0x0001_0000;
 const PAUSE: Duration = Duration::from_millis(10);
 /// How long a client waits for an instance, and a listener for the end of its predecessor: a pipe is there
@@ -76,8 +76,8 @@ pub struct LocalListener {
 }
 
 impl LocalListener {
-    /// Takes the name, unless another program has it. Who listens is asked first, as for a socket: a system
-    /// that knows no first instance (Wine) would let us in beside them.
+    /// Takes the name, unless another program has it. It first tries to connect, as for a socket: a system
+    /// that knows no first instance (Wine) would allow a second listener.
     pub fn bind(path: &Path) -> io::Result<Self> {
         let name = pipe_name(path);
         let begun = Instant::now();
@@ -95,12 +95,12 @@ impl LocalListener {
         }
     }
 
-    /// The next client. Dropping this loses none: the instance goes on waiting.
+    /// The next client. Dropping this loses none: the instance continues to wait.
     pub async fn accept(&self) -> io::Result<LocalStream> {
         loop {
             let waiting = Waiting { listener: self, instance: Some(self.waiting()?) };
             match waiting.client().await {
-                // That one is lost, and only that one.
+                // Only that one client is lost.
                 Err(error) if error.raw_os_error() == Some(NO_DATA) => {}
                 client => return client.map(LocalStream::Server),
             }
@@ -121,14 +121,14 @@ impl LocalListener {
     }
 }
 
-/// An instance on its way to a client; put back if its future is dropped.
+/// An instance that waits for a client; put back if its future is dropped.
 struct Waiting<'a> {
     listener: &'a LocalListener,
     instance: Option<NamedPipeServer>,
 }
 
 impl Waiting<'_> {
-    /// The next instance exists before this one is given away, so that no client finds the name gone.
+    /// The next instance exists before this one is handed over, so that no client finds the name gone.
     async fn client(mut self) -> io::Result<NamedPipeServer> {
         let connected = match &self.instance {
             Some(instance) => instance.connect().await,
@@ -172,7 +172,7 @@ fn options() -> ServerOptions {
     options
 }
 
-/// As a file, which needs no runtime.
+/// Opened as a file, which needs no runtime.
 fn open(name: &str) -> io::Result<File> {
     File::options().read(true).write(true).security_qos_flags(SECURITY_IDENTIFICATION).open(name)
 }
@@ -181,8 +181,8 @@ fn is_busy(error: &io::Error) -> bool {
     error.raw_os_error() == Some(PIPE_BUSY)
 }
 
-/// Paths that differ only in case or slashes are one, as they are for files. The hash keeps apart what would
-/// be one after cutting, and the name within the 256 characters that it may have.
+/// Paths that differ only in case or slashes are one, as they are for files. The hash distinguishes names that would
+/// be equal after cutting, and keeps the name within the 256 characters that are allowed.
 fn pipe_name(path: &Path) -> String {
     let text = path.to_string_lossy();
     if text.starts_with(PIPES) {

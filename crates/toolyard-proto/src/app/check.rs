@@ -1,5 +1,5 @@
-//! What an app registers is checked, tool by tool: a bad one is refused by name with the reason, and the good
-//! ones stay.
+//! Checks what an app registers, tool by tool: a bad tool is refused by name with the reason, and the good
+//! ones are kept.
 
 use std::collections::HashSet;
 
@@ -15,12 +15,12 @@ const LONGEST_DESCRIPTION: usize = 500;
 /// How many tools one app may offer.
 const MOST_TOOLS: usize = 5_000;
 
-/// A tool that is good.
+/// A valid tool.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Offered {
     /// Its name below the app's id.
     pub name: String,
-    /// Its name as the app gave it, in JSON: what it is called by.
+    /// Its name as the app gave it, in JSON, which is used to call it.
     pub wire: Raw,
     /// Its definition for the catalog, under its own name.
     pub definition: Raw,
@@ -32,15 +32,15 @@ impl Offered {
     }
 }
 
-/// A tool that is not.
+/// An invalid tool.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Refusal {
     pub name: String,
     pub reason: String,
 }
 
-/// Sorts the tools of an app into good ones and bad ones. It is listed under its id, and may call itself by
-/// another name; either may stand in front of the name of a tool. `schema` checks an input schema, and may
+/// Sorts the tools of an app into good ones and bad ones. The app is listed under its id, and may use another name for
+/// itself; either may precede the name of a tool. `schema` checks an input schema, and may
 /// stamp it.
 pub fn check_tools(
     app: (&UpstreamId, &str),
@@ -93,7 +93,7 @@ fn check_tool(
     Ok(Offered { name: name.to_owned(), wire: Raw::from_serialize(&given_name), definition })
 }
 
-/// The name without the app's own id in front of it. Names under other ids are other apps' to give.
+/// The name without the app's own id before it. An app must not use the ids of other apps.
 fn own_name<'a>((app, own): (&UpstreamId, &str), given_name: &'a str) -> Result<&'a str, String> {
     let is_own = |id: &str| id.eq_ignore_ascii_case(app.as_str()) || id.eq_ignore_ascii_case(own);
     let name = match given_name.split_once(':') {
@@ -115,7 +115,7 @@ fn own_name<'a>((app, own): (&UpstreamId, &str), given_name: &'a str) -> Result<
     Ok(name)
 }
 
-/// Arguments are always an object, so a schema that leaves this open is closed.
+/// Arguments are always an object, so a schema without a type gets that type.
 fn object_schema(given: Option<Raw>) -> Result<Raw, String> {
     let object = Raw::from_serialize(&"object");
     let Some(schema) = given else { return Ok(Raw::empty_object().with("type", &object)) };

@@ -14,11 +14,11 @@ use crate::token::is_nonce;
 pub enum AppMessage {
     Register(Register),
     Response(ToolResponse),
-    /// These are its tools now.
+    /// Its tools have changed to these.
     ToolsChanged(Vec<Raw>),
     Progress(Progress),
     Partial(Partial),
-    /// An app that was dialled requires proof that the gateway knows the shared secret.
+    /// An app that the gateway connected to requires proof that the gateway knows the shared secret.
     Challenge(String),
     /// A question, or the answer to one of ours.
     Heartbeat {
@@ -27,17 +27,17 @@ pub enum AppMessage {
     Unregister,
     /// A JSON-RPC message with this method, which does not belong here.
     JsonRpc(String),
-    /// Of this type, which is not known here; ignored after the registration.
+    /// A message of an unknown type; ignored after the registration.
     Unknown(String),
 }
 
-/// `register`: who it is and what it offers.
+/// `register`: its name and its tools.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Register {
     pub app: String,
     pub tools: Vec<Raw>,
     pub auth_token: Option<String>,
-    /// From an earlier `registered`: it is the same app, coming back.
+    /// From an earlier `registered`, if the app reconnects.
     pub session: Option<String>,
     /// The version of our additions that it knows; without one, the app may know none of them.
     pub version: Option<u32>,
@@ -69,7 +69,7 @@ pub struct Partial {
     pub content: Raw,
 }
 
-/// Why a line is no message.
+/// Why a line is not a valid message.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Misread {
     #[error("a line is not JSON: {0}")]
@@ -128,7 +128,7 @@ fn text(message: &Raw, key: &str) -> Option<String> {
     message.member(key)?.as_string()
 }
 
-/// None where there are none.
+/// Empty if there are none.
 fn read_tools(kind: &'static str, message: &Raw) -> Result<Vec<Raw>, Misread> {
     let Some(tools) = message.member("tools").filter(|tools| !tools.is_null()) else {
         return Ok(Vec::new());
@@ -183,12 +183,12 @@ fn read_progress(message: &Raw) -> Result<Progress, Misread> {
     })
 }
 
-/// `registered`: the app is in, with these tools and without those.
+/// `registered`: the app is accepted, with these tools and without those.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Registered {
     pub app_id: String,
-    /// To be presented when it comes back.
+    /// To be presented when the app reconnects.
     pub session_id: String,
     pub version: u32,
     /// The canonical ids of the tools that are offered.

@@ -1,4 +1,4 @@
-//! What an app answers becomes the result of a tool: texts stay text, data becomes JSON, pictures become
+//! Converts an app's answer into the result of a tool: texts stay text, data becomes JSON, pictures become
 //! images, failures are marked as such, and answers in MCP's own form are passed on unchanged.
 
 use serde_json::json;
@@ -9,7 +9,7 @@ use crate::splice::elements;
 /// The kinds of content that MCP knows.
 const CONTENT: [&str; 5] = ["text", "image", "audio", "resource", "resource_link"];
 
-/// For an answer without one.
+/// The result for an answer without one.
 pub fn missing_result() -> Raw {
     failed("Missing result property", None)
 }
@@ -81,7 +81,7 @@ fn succeeded(data: &Raw) -> Raw {
     complete(&result)
 }
 
-/// What there is to see, and whether it is also worth having as data.
+/// The content to show, and whether the data is structured content, too.
 fn content_of(data: &Raw) -> (Vec<Raw>, bool) {
     if let Some(printed) = data.text() {
         let picture = printed.strip_prefix("data:").and_then(|url| url.split_once(";base64,"));
@@ -128,7 +128,7 @@ fn kind_of(base64: &Raw, format: Option<&str>) -> String {
     }
 }
 
-/// An array of content, not an empty one.
+/// Whether it is a non-empty array of content.
 fn is_content(value: &Raw) -> bool {
     let mut items = elements(value.as_bytes()).map(|range| value.slice(range)).peekable();
     items.peek().is_some() && items.all(|item| is_item(&item))

@@ -6,7 +6,7 @@ use memchr::{memchr, memchr2};
 use super::TooLarge;
 use crate::Raw;
 
-/// Lines of this length have memory of their own.
+/// Lines of this length get memory of their own.
 const LONG: usize = 64 * 1024;
 
 #[derive(Debug)]
@@ -22,12 +22,12 @@ impl LineDecoder {
         Self { buffer: BytesMut::new(), seen: 0, limit }
     }
 
-    /// Another limit from now on.
+    /// Changes the limit.
     pub fn limit(&mut self, limit: usize) {
         self.limit = limit;
     }
 
-    /// Where a reader puts what it reads.
+    /// The buffer that a reader fills.
     pub fn buffer(&mut self) -> &mut BytesMut {
         &mut self.buffer
     }
@@ -52,8 +52,8 @@ impl LineDecoder {
         }
     }
 
-    /// Takes the first bytes out of the buffer. A long line keeps no other memory alive than its own: the shorter of
-    /// the line and what follows it is copied, and the spare room behind the line is given back.
+    /// Takes the first bytes out of the buffer. A long line keeps no memory alive but its own: the shorter of
+    /// the line and what follows it is copied, and the spare room behind the line is released.
     fn split_line(&mut self, length: usize) -> Bytes {
         let following = self.buffer.len() - length;
         if length < LONG {
@@ -71,8 +71,8 @@ impl LineDecoder {
         }
     }
 
-    /// What is left when nothing more comes, if it lacks nothing but its line end. Of a message that was cut off,
-    /// something else is missing: half an object is no JSON.
+    /// The rest at the end of the input, if it lacks only its line end. A message that was cut off lacks
+    /// more: half an object is not valid JSON.
     pub fn last_line(&mut self) -> Option<Bytes> {
         self.seen = 0;
         let line = self.buffer.split().freeze();

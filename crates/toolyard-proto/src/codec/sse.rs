@@ -56,7 +56,7 @@ impl EventDecoder {
 
     fn next_line(&mut self) -> Result<Option<Bytes>, TooLarge> {
         if let Some(first) = self.buffer.first() {
-            // The other half of a line end, and only if it comes next.
+            // The second half of a line end, and only if it comes next.
             if std::mem::take(&mut self.after_cr) && *first == b'\n' {
                 let _ = self.buffer.split_to(1);
                 self.seen = self.seen.saturating_sub(1);
@@ -118,7 +118,7 @@ pub fn encode(message: &[u8], id: Option<&str>) -> Bytes {
     out.freeze()
 }
 
-/// Where the first event in `bytes` ends, its blank line included. Otherwise, where to look on when more has come:
+/// Where the first event in `bytes` ends, its blank line included. Otherwise, where to continue when more has arrived:
 /// nothing before that place can be the end. A carriage return at the very end may be half of a line end.
 pub fn event_end(bytes: &[u8], from: usize) -> Result<usize, usize> {
     let mut line = from;
@@ -137,7 +137,7 @@ pub fn event_end(bytes: &[u8], from: usize) -> Result<usize, usize> {
     }
 }
 
-/// The data of one whole event; none where it has no such field. Data on one line is not copied.
+/// The data of one whole event; `None` if it has no such field. Data on one line is not copied.
 pub fn data_of(event: &Bytes) -> Option<Bytes> {
     let mut found: Option<Bytes> = None;
     for line in event.split(|byte| matches!(byte, b'\n' | b'\r')) {

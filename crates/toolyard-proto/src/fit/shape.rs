@@ -1,7 +1,7 @@
 //! What the protocol requires of the entries of its four lists, as far as clients check it: the members that are
 //! known, whether an entry can do without them, and what they hold. Members that are not named here pass.
 
-/// What a value is.
+/// The kind of a value.
 #[derive(Debug)]
 pub(super) enum Shape {
     Text,
@@ -30,18 +30,18 @@ pub(super) struct Field {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Need {
-    /// Without it there is no entry.
+    /// Without it the entry is invalid.
     Must,
-    /// Where it is wrong, it can go.
+    /// If it is invalid, it can be removed.
     May,
-    /// It may be absent; but where it is wrong, so is what it belongs to.
+    /// It may be absent; but if it is invalid, so is the value that contains it.
     Right,
-    /// It can only be this, and is put in where it is absent.
+    /// It can only have this value, which is added if it is absent.
     Always(&'static str),
 }
 
 impl Shape {
-    /// In a sentence about a value that is not of this shape.
+    /// The end of a sentence about a value that does not have this shape.
     pub(super) fn is_not(&self) -> String {
         match self {
             Self::Text => "is not a text".to_owned(),
@@ -136,7 +136,7 @@ pub(super) static TEMPLATE: Shape = Shape::Object(&[
 
 const ANY_OBJECT: Shape = Shape::Object(&[]);
 
-/// Arguments are an object always, so a schema that does not say so means no less.
+/// Arguments are always an object, so a schema without a type means an object, too.
 const INPUT_SCHEMA: Shape = Shape::Object(&[
     Field { name: "type", need: Need::Always("object"), shape: Shape::Word(&["object"]) },
     SCHEMA,

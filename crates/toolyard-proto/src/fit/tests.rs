@@ -1,4 +1,4 @@
-//! What is as the protocol has it stays as it is; what is not goes, with as little as possible.
+//! What is valid is kept; what is not is removed, with as little else as possible.
 
 use jsonschema::validator_for;
 use proptest::prelude::*;
@@ -12,7 +12,7 @@ fn raw(text: &str) -> Raw {
     Raw::parse(text.to_owned()).unwrap()
 }
 
-/// A definition, its sanitized form (nothing if it is left out), and the reported faults.
+/// A definition, its sanitized form (`None` if it is left out), and the reported faults.
 fn check(look: Look, text: &str, expected: Option<&str>, reported: &[&str]) {
     let fit = look(&raw(text));
     assert_eq!(fit.entry.as_ref().map(Raw::as_str), expected, "{text}");
@@ -28,7 +28,7 @@ fn check(look: Look, text: &str, expected: Option<&str>, reported: &[&str]) {
 }
 
 #[test]
-fn what_is_right_stays_to_the_byte() {
+fn what_is_valid_is_kept_to_the_byte() {
     let whole = r#"{ "name":"a" , "title":"A","description":"d","inputSchema":{"type":"object","properties":{"x":{"properties":{"y":true}}},"required":["x"],"additionalProperties":false,"$schema":"s"},
         "outputSchema":{"type":"array"},"annotations":{"title":"t","readOnlyHint":true,"own":null},"icons":[{"src":"data:,","sizes":["any"],"theme":"dark"}],"execution":{"taskSupport":"optional"},"_meta":{"a/b":1},"own":[null]}"#;
     check(tool, whole, Some(whole), &[]);
@@ -79,7 +79,7 @@ fn an_input_schema_is_one_of_an_object() {
 }
 
 #[test]
-fn an_entry_that_lacks_what_it_needs_goes() {
+fn an_entry_that_lacks_what_it_needs_is_removed() {
     let goes = |look: Look, text: &str, reported: &str| check(look, text, None, &[reported]);
     goes(tool, r#"{"name":"a"}"#, "`inputSchema` is missing");
     goes(tool, r#"{"inputSchema":{}}"#, "`name` is missing");
@@ -102,12 +102,12 @@ fn an_entry_that_lacks_what_it_needs_goes() {
     goes(prompt, "{}", "`name` is missing");
     goes(resource, r#"{"name":"a"}"#, "`uri` is missing");
     goes(template, r#"{"uriTemplate":"a:b"}"#, "`name` is missing");
-    // The one that counts for a client may be the second.
+    // For a client, the second one may count.
     goes(tool, r#"{"name":"a","inputSchema":{},"inputSchema":1}"#, "`inputSchema` is not an object");
 }
 
 #[test]
-fn a_member_that_an_entry_can_do_without_goes_alone() {
+fn a_member_that_an_entry_can_do_without_is_removed_alone() {
     let loses = |member: &str, reported: &str| {
         let text = format!(r#"{{"name":"a","inputSchema":{{"type":"object"}},{member}}}"#);
         check(tool, &text, Some(r#"{"name":"a","inputSchema":{"type":"object"}}"#), &[reported]);
@@ -128,7 +128,7 @@ fn a_member_that_an_entry_can_do_without_goes_alone() {
 }
 
 #[test]
-fn an_invalid_annotation_of_a_resource_goes_alone() {
+fn an_invalid_annotation_of_a_resource_is_removed_alone() {
     let loses = |annotation: &str, reported: &str| {
         let text = format!(r#"{{"uri":"a:b","name":"a","annotations":{{{annotation}}}}}"#);
         check(resource, &text, Some(r#"{"uri":"a:b","name":"a","annotations":{}}"#), &[reported]);
@@ -144,7 +144,7 @@ fn an_invalid_annotation_of_a_resource_goes_alone() {
 }
 
 #[test]
-fn a_member_that_is_null_goes_without_a_word() {
+fn a_member_that_is_null_is_removed_without_a_report() {
     let text = r#"{"name":"a","title":null,"inputSchema":{"type":"object","properties":null,"required":null},"outputSchema":null,"annotations":{"title":null},"_meta":null}"#;
     check(tool, text, Some(r#"{"name":"a","inputSchema":{"type":"object"},"annotations":{}}"#), &[]);
     let text = r#"{"name":"a","arguments":[{"name":"x","description":null}],"icons":null}"#;
@@ -152,7 +152,7 @@ fn a_member_that_is_null_goes_without_a_word() {
 }
 
 #[test]
-fn what_a_server_calls_things_is_repeated_on_one_line_and_in_part() {
+fn a_servers_own_names_are_repeated_on_one_line_and_shortened() {
     let text =
         json!({ "name": "a", "inputSchema": { "properties": { format!("\n{}", "x".repeat(500)): 1 } } });
     let reported = tool(&text.into()).faults[0].to_string();

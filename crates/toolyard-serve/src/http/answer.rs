@@ -17,7 +17,7 @@ use crate::ServeBody;
 use crate::rendered::Rendered;
 use crate::reply::{HttpResponse, Reply};
 
-/// How the client knows where the body ends.
+/// How the client finds the end of the body.
 enum Framing {
     /// So much is still to come.
     Length(u64),
@@ -25,7 +25,7 @@ enum Framing {
 }
 
 impl PlainConnection {
-    /// Sends a reply to its end. After an error the connection is of no more use.
+    /// Sends a reply to its end. After an error the connection cannot be used any more.
     pub(super) async fn send(&mut self, reply: Reply, is_last: bool) -> Result<()> {
         match reply {
             Reply::Message(message) => {
@@ -53,13 +53,13 @@ impl PlainConnection {
         put_head(self.out.small(), &head, &framing, is_last);
         let sent = poll_fn(|cx| self.poll_body(cx, &mut body, &mut framing)).await?;
         drop(body);
-        // What came before a body broke off is the client's, too.
+        // The client also gets what came before the body broke off.
         poll_fn(|cx| self.out.poll_flush(&mut self.stream, cx)).await?;
         sent
     }
 
     /// Takes the body piece by piece, and returns whether it came to its end. While there is nothing to take, or no
-    /// room for it, what there is goes out, and the client may leave.
+    /// room for it, the gathered bytes are written, and a disconnect of the client is noticed.
     fn poll_body(
         &mut self,
         cx: &mut Context<'_>,
@@ -95,7 +95,7 @@ impl Framing {
                 *left = rest.ok_or_else(|| Error::other("the answer is longer than its declared length"))?;
                 out.put(data, b"");
             }
-            // A chunk of nothing would be the end.
+            // An empty chunk would mean the end.
             Self::Chunks if data.is_empty() => {}
             Self::Chunks => {
                 write!(out.small(), "{:x}\r\n", data.len())?;
@@ -139,7 +139,7 @@ fn put_rest_of_head(out: &mut Vec<u8>, framing: &Framing, is_last: bool) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// A number as it is written, which goes into the last places of `space`.
+/// The digits of a number, in the last places of `space`.
 fn digits(mut number: u64, space: &mut [u8; 20]) -> &[u8] {
     let mut at = space.len();
     loop {
@@ -159,7 +159,7 @@ fn put_field(out: &mut Vec<u8>, name: &str, value: &[u8]) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// The date as HTTP writes it, which is the same for a second.
+/// The date in the form of HTTP, made once per second.
 fn with_date(put: impl FnOnce(&str)) {
     thread_local! {
         static DATE: RefCell<(u64, String)> = const { RefCell::new((0, String::new())) };

@@ -1,7 +1,7 @@
 //! Serves plain requests, one after the other on their connection, without hyper.
 //!
-//! hyper can do everything that HTTP allows, and that is more work for each request than all that a call of a
-//! built-in tool takes here. Nearly every request is of one form ([`PlainRequest`]), so that one is served by hand. The
+//! hyper supports everything that HTTP allows, which costs more for each request than a whole call of a
+//! built-in tool. Nearly every request has one form ([`PlainRequest`]), so that form is served by hand. The
 //! first request of another form, and all that follow on its connection, are left to hyper with every byte.
 
 use std::io::Result;
@@ -18,7 +18,7 @@ use crate::admit::Ticket;
 use crate::post::{self, Routed};
 use crate::write_timeout::WriteTimeout;
 
-/// Gives the connection back when a request comes that is not usual.
+/// Returns the connection when a request comes that is not plain.
 pub(super) async fn serve(door: &Door, stream: WriteTimeout, ticket: &Ticket) -> Result<Option<Handoff>> {
     let ending = &door.endpoint.ending;
     let mut serving = pin!(take_turns(door, PlainConnection::new(stream), ticket));

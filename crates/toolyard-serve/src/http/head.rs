@@ -10,12 +10,12 @@ use httparse::{Header, Status};
 
 use crate::fields::Fields;
 
-/// More fields than this are not usual.
+/// A request with more fields than this is not plain.
 const MOST_FIELDS: usize = 64;
-/// A length of more digits is not that of a body in a buffer.
+/// A length with more digits cannot be that of a body in a buffer.
 const MOST_DIGITS: usize = 9;
 
-/// Where the fields of one request have their place.
+/// Space for the fields of one request.
 pub(super) type Space<'b> = [MaybeUninit<Header<'b>>; MOST_FIELDS];
 
 pub(super) fn space<'b>() -> Space<'b> {
@@ -79,7 +79,7 @@ fn number(value: &[u8]) -> Option<usize> {
 mod tests {
     use super::*;
 
-    /// A request with `lines` in its head; the body that is taken, if it is usual.
+    /// A request with `lines` in its head; the body that is taken, if it is plain.
     fn check(first: &str, lines: &[&str], body: &str, expected: Option<&str>) {
         let bytes = format!("{first}\r\n{}\r\n\r\n{body}", lines.join("\r\n"));
         let mut space = space();
@@ -91,7 +91,7 @@ mod tests {
     const POST: &str = "POST /mcp HTTP/1.1";
 
     #[test]
-    fn a_whole_post_with_a_length_is_usual() {
+    fn a_whole_post_with_a_length_is_plain() {
         check(POST, &["content-length: 2"], "{}", Some("{}"));
         check(POST, &["Host: a", "CONTENT-LENGTH:  2 "], "{}POST", Some("{}"));
         check("POST /mcp/p/my-profile HTTP/1.1", &["content-length: 0"], "", Some(""));
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_else_it_may_be_is_for_others_to_say() {
+    fn every_other_form_is_left_to_hyper() {
         check(POST, &["content-length: 3"], "{}", None);
         check(POST, &["host: a"], "{}", None);
         check("GET /mcp HTTP/1.1", &["content-length: 2"], "{}", None);
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_head_that_has_not_ended_is_for_others() {
+    fn a_head_that_has_not_ended_is_left_to_hyper() {
         let bytes = b"POST /mcp HTTP/1.1\r\ncontent-length: 0\r\n\r\n";
         for end in 0..bytes.len() {
             assert!(PlainRequest::read(&bytes[..end], &mut space()).is_none(), "{end}");

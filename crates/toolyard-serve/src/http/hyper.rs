@@ -1,4 +1,4 @@
-//! Whatever HTTP allows: a connection on which a request was not usual, served by hyper from there on.
+//! Everything that HTTP allows: a connection with a request that is not plain, served by hyper from there on.
 
 use std::future::pending;
 use std::pin::pin;
@@ -49,7 +49,7 @@ where
     let finished = tokio::select! {
         biased;
         () = ending.ended() => {
-            // What has come may not have been looked at.
+            // What has arrived may not have been read by hyper.
             let looked = if has_head() { None } else { (&mut connection).now_or_never() };
             match looked {
                 Some(finished) => finished,

@@ -1,4 +1,4 @@
-//! Bytes on their way to a client: small pieces are gathered, a big one goes as it is.
+//! Bytes on their way to a client: small pieces are gathered, a big one is written as it is.
 
 use std::io::{Error, ErrorKind, IoSlice, Result};
 use std::pin::Pin;
@@ -13,7 +13,7 @@ const GATHERED: usize = 16 * 1024;
 #[derive(Default)]
 pub(super) struct Out {
     small: Vec<u8>,
-    /// How much of `small` has gone.
+    /// How much of `small` has been written.
     gone: usize,
     big: Bytes,
     /// What follows `big`.
@@ -21,7 +21,7 @@ pub(super) struct Out {
 }
 
 impl Out {
-    /// Where small things are written. Not while a big one waits: see [`Out::is_full`].
+    /// Where small pieces are written to. Not while a big one waits: see [`Out::is_full`].
     pub(super) fn small(&mut self) -> &mut Vec<u8> {
         debug_assert!(self.big.is_empty(), "what is small would overtake it");
         &mut self.small
@@ -37,12 +37,12 @@ impl Out {
         }
     }
 
-    /// Whether this must go before anything else is put.
+    /// Whether this must be written before anything else is put.
     pub(super) fn is_full(&self) -> bool {
         !self.big.is_empty() || self.small.len() >= GATHERED
     }
 
-    /// Whether something is still to go.
+    /// Whether something is still to be written.
     fn is_waiting(&self) -> bool {
         self.gone < self.small.len() || !self.big.is_empty()
     }
@@ -84,9 +84,9 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// However narrow the stream, what comes out is what was put.
+        /// However little the stream takes at once, what comes out is what was put.
         #[test]
-        fn nothing_is_lost_and_nothing_comes_twice(
+        fn nothing_is_lost_and_nothing_is_duplicated(
             pieces in prop::collection::vec((0..40_000_usize, any::<u8>(), any::<bool>()), 0..8),
             width in 1..50_000_usize,
         ) {

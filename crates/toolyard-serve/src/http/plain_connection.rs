@@ -20,7 +20,7 @@ use super::hyper::Handoff;
 use super::out::Out;
 use crate::write_timeout::WriteTimeout;
 
-/// As much as can be taken at once; a longer request is not usual.
+/// As much as can be taken at once; a longer request is not plain.
 const BUFFER: usize = 8 * 1024;
 
 pub(super) struct PlainConnection {
@@ -41,7 +41,7 @@ impl PlainConnection {
         Self { stream, out: Out::default(), buffer, unread: 0..0, since: Instant::now(), idle }
     }
 
-    /// Waits until something has been read. False if nothing will: the client left or stayed silent for too
+    /// Waits until something has been read. False if nothing will be: the client disconnected or sent nothing for too
     /// long, or the endpoint ends.
     pub(super) async fn arrived(&mut self, ending: &Scope) -> Result<bool> {
         self.since = Instant::now();
@@ -64,18 +64,18 @@ impl PlainConnection {
         &self.buffer[self.unread.clone()]
     }
 
-    /// The first `count` bytes of what was read have been dealt with.
+    /// Removes the first `count` bytes that were read.
     pub(super) fn take(&mut self, count: usize) {
         self.unread.start += count;
     }
 
-    /// The connection as if nothing of what is unread had been read; only the time has passed.
+    /// The connection with the unread bytes given back; only the time has passed.
     pub(super) fn into_handoff(self) -> Handoff {
         let unread = Bytes::copy_from_slice(self.unread());
         Handoff { stream: self.stream.with_unread(unread), head_by: self.since + HEAD_TIMEOUT }
     }
 
-    /// What `work` gives, or nothing if the client leaves before.
+    /// The result of `work`, or `None` if the client disconnects before.
     pub(super) async fn unless_gone<T>(&mut self, work: impl Future<Output = T>) -> Option<T> {
         let mut work = pin!(work);
         poll_fn(|cx| match work.as_mut().poll(cx) {
@@ -85,8 +85,8 @@ impl PlainConnection {
         .await
     }
 
-    /// Ready when the client has left. What it sends meanwhile is kept, as far as there is room; beyond that, its
-    /// end is not seen, and it is missed when a sign of life cannot be written to it.
+    /// Ready when the client has disconnected. What it sends meanwhile is kept, as far as there is room; beyond that,
+    /// its end is noticed only when a sign of life cannot be written to it.
     pub(super) fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         while self.unread.is_empty() || self.unread.end < self.buffer.len() {
             if !matches!(ready!(self.poll_read(cx)), Ok(1..)) {

@@ -9,7 +9,7 @@ use toolyard_model::{AnswerBody, ClientKey, Handler, Origin, Peer, Request, View
 
 use crate::admit::Admitted;
 
-/// What a session keeps of its client's handshake may take so many bytes.
+/// How many bytes of its client's handshake a session may keep.
 const MAX_DECLARED: usize = 64 * 1024;
 
 /// A handshake that succeeded.
@@ -52,8 +52,8 @@ pub(crate) async fn greet(
     let request = Request::new(origin.clone(), id, Method::DISCOVER, Params::none());
     let answer = tokio::time::timeout(patience, handler.handle(request, Peer::none())).await;
     match answer.map_err(|_| CallError::timeout("the server did not introduce itself in time"))?? {
-        AnswerBody::Whole(printed, form) => {
-            Ok(Met { origin, result: legacy::initialize_result(revision, &printed, form) })
+        AnswerBody::Whole(introduction, form) => {
+            Ok(Met { origin, result: legacy::initialize_result(revision, &introduction, form) })
         }
         AnswerBody::Stream(_) => Err(CallError::internal("server/discover was answered with a stream")),
     }

@@ -74,7 +74,7 @@ pub(crate) async fn batch(
     let session = match find(endpoint, view, admitted, headers).await {
         Ok(session) if session.session.origin.revision == Revision::V2025_03_26 => session,
         Err(missing @ (Missing::Session | Missing::Version(_))) => return missing.response(None),
-        // A request without a session may be of any revision.
+        // A request without a session may have any revision.
         Ok(_) | Err(Missing::Header) => {
             let error = RpcError::new(code::INVALID_REQUEST, "batches are not accepted here");
             return reply::refusal(StatusCode::BAD_REQUEST, None, &error);
@@ -101,7 +101,7 @@ async fn take_part(session: &Arc<Session>, outlet: &Arc<dyn Outlet>, part: Resul
     }
 }
 
-/// A GET: what comes after an event, or what belongs to no call.
+/// A GET: the messages after an event, or those that belong to no call.
 pub(crate) async fn get(
     endpoint: &Arc<Endpoint>,
     view: &View,
@@ -124,7 +124,7 @@ pub(crate) async fn get(
     let reader = match headers.get(LAST_EVENT).map(|value| value.to_str().unwrap_or_default()) {
         None => Some(session.streams.open_outside()),
         Some(last) => session.streams.resume(last).or_else(|| {
-            // What came before a restart, or was too much to keep, is lost; what comes from now on is not.
+            // Messages before a restart, or beyond the ring, are lost; those from now on are not.
             (session.is_recalled || Streams::is_outside(last)).then(|| session.streams.open_outside())
         }),
     };
@@ -205,7 +205,7 @@ fn open(
     Some(session)
 }
 
-/// A session from before this process, as if nothing had happened.
+/// A session from before this process, opened again without a new handshake.
 fn recall(endpoint: &Endpoint, id: &str, view: &View, admitted: &Admitted) -> Option<Arc<HttpSession>> {
     if !endpoint.sessions.is_remembered(id) {
         return None;
@@ -238,7 +238,7 @@ async fn first(mut reader: Reader, json: impl FnOnce(Vec<Rendered>) -> Option<Ht
     }
 }
 
-/// Why there is no session to go on with.
+/// Why there is no session to continue.
 enum Missing {
     Header,
     Version(String),
@@ -281,7 +281,7 @@ async fn find(
     let id = headers.get(SESSION).ok_or(Missing::Header)?;
     let id = id.to_str().map_err(|_| Missing::Session)?;
     let found = endpoint.sessions.find(id, view, &admitted.principal);
-    // What is stored does not say that another node has carried out the steps.
+    // A stored session does not record that another node has carried out the steps.
     if found.is_some() || admitted.is_relayed || !endpoint.sessions.may_recall(id) {
         return found.ok_or(Missing::Session);
     }

@@ -99,7 +99,7 @@ impl Session {
         }
     }
 
-    /// What it wanted to watch again was where it has turned away from.
+    /// A hub session has disconnected from its instance, so nothing there is to be watched again.
     pub(super) fn turned_away(&self) {
         self.unwatched().clear();
         self.changed.notify_one();
@@ -128,7 +128,7 @@ impl Session {
         let (begun, mut pause) = (Instant::now(), FIRST_PAUSE);
         while self.unwatched().contains(uri) {
             match self.subscribe(&params).await {
-                // Unless the client has lost interest meanwhile.
+                // Unless the client has unsubscribed meanwhile.
                 Ok(_) if self.unwatched().remove(uri) => return,
                 Ok(_) => return drop(self.subscriptions().remove(uri)),
                 Err(error) if begun.elapsed() >= PERSEVERANCE => {
@@ -165,7 +165,7 @@ enum What {
 /// Turns the notifications of a subscription into those of a legacy client.
 struct ListenBack {
     session: Arc<Session>,
-    /// Once it has ended, nothing is passed on any more, even if the handler goes on sending.
+    /// Once it has ended, nothing is passed on any more, even if the handler continues to send.
     scope: Scope,
     what: What,
 }

@@ -1,9 +1,9 @@
-//! Sessions that outlive the process: what a session is made of is kept in a folder, and a client that comes
-//! back with its id after a restart finds it again, without having to shake hands.
+//! Sessions that outlive the process: the state of a session is kept in a folder, and a client that comes
+//! back with its id after a restart continues the session without a new handshake.
 //!
-//! What is kept is who the client is and what it can do, its log level, what it watches, and whatever else the
-//! handler wants to find again. Calls and streams are not: they end with the process, and clients open new ones. A file is named by a digest of the session's
-//! id, so the folder does not tell the ids.
+//! Kept are the client's identity and capabilities, its log level, its subscriptions, and whatever else the
+//! handler asks to keep. Calls and streams are not: they end with the process, and clients open new ones. A file is
+//! named by a digest of the session's id, so the folder does not reveal the ids.
 
 use std::fs;
 use std::path::PathBuf;

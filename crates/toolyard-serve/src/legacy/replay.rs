@@ -23,7 +23,7 @@ use ring::{Kept, Ring};
 /// The stream for messages outside of calls.
 const OUTSIDE: u64 = 0;
 
-/// Of so many streams that are over it is known how far they went.
+/// For how many ended streams the last position is remembered.
 const MOST_ENDED: usize = 1_000;
 
 pub(crate) struct Streams {
@@ -53,7 +53,7 @@ struct Stream {
     /// Whether it has become an event stream, with ids that a client can come back to.
     started: bool,
     hang_up: Option<Duration>,
-    /// Which reader is the present one; a newer one replaces it. `None`: there is no reader.
+    /// The number of the current reader; a newer one replaces it. `None` if there is no reader.
     reader: Option<u64>,
     readers: u64,
     waker: Option<Waker>,
@@ -108,7 +108,7 @@ impl Streams {
         Reader::new(self.clone(), number, reader)
     }
 
-    /// A reader of what belongs to no call; it replaces the one before.
+    /// A reader of what belongs to no call; it replaces the one before it.
     pub(crate) fn open_outside(self: &Arc<Self>) -> Reader {
         let mut state = self.state();
         let reader = state.streams.get_mut(&OUTSIDE).map_or(0, Stream::attach);
@@ -134,7 +134,7 @@ impl Streams {
         if !is_whole && !state.ring.is_awaited(number) {
             return None;
         }
-        // A call that is over has left only what the ring holds.
+        // A call that is over has left only what is in the ring.
         let stream =
             state.streams.entry(number).or_insert_with(|| Stream { started: true, ..Stream::default() });
         stream.waiting = missed.into();
@@ -153,7 +153,7 @@ impl Streams {
         Arc::new(StreamOutlet { streams: self.clone(), number: OUTSIDE })
     }
 
-    /// Whether the client has a stream open that waits for nothing in particular.
+    /// Whether the client has the stream for messages outside of calls open.
     pub(crate) fn is_watched(&self) -> bool {
         self.state().streams.get(&OUTSIDE).is_some_and(|stream| stream.reader.is_some())
     }
@@ -167,7 +167,7 @@ impl Streams {
         }
     }
 
-    /// Whether the client can read it, now or after it reconnects. Without a weight there is always room.
+    /// Returns whether the client can read it, now or after it reconnects. Without a weight there is always room.
     fn push(&self, number: u64, message: Rendered, weight: Option<Weight>, is_answer: bool) -> bool {
         let mut guard = self.state();
         let state = &mut *guard;
@@ -228,7 +228,7 @@ impl Streams {
 }
 
 impl State {
-    /// What is over and has no reader lives on in the ring only.
+    /// A stream that is over and has no reader is kept only in the ring.
     fn forget_if_left(&mut self, number: u64) {
         if self.streams.get(&number).is_some_and(|stream| stream.is_over() && stream.reader.is_none()) {
             self.remove(number);

@@ -1,4 +1,4 @@
-//! What a legacy client has once it shook hands, over HTTP or on a stream: its origin, its calls, its open
+//! What a legacy client has after its handshake, over HTTP or on a stream: its origin, its calls, its open
 //! questions and its subscriptions.
 
 use std::collections::{HashMap, HashSet};
@@ -35,9 +35,9 @@ pub(crate) struct Session {
     counts: Arc<Counts>,
     notify_limit: Arc<NotifyLimit>,
     subscriptions: Mutex<HashMap<String, EndOnDrop>>,
-    /// What it watched before a restart and does not yet watch again.
+    /// What it watched before a restart and does not watch again yet.
     unwatched: Mutex<HashSet<String>>,
-    /// Rings when the level, what is watched or the handler's keepsake has changed.
+    /// Notified when the level, the subscriptions or the state that the handler keeps has changed.
     pub(super) changed: Notify,
     ended: AtomicBool,
 }
@@ -71,7 +71,7 @@ impl Session {
     }
 
     /// Runs a request as a task of the session, so that a lost connection does not end it. Waits only until a
-    /// refusal has been taken.
+    /// refusal has been written.
     pub(crate) async fn start(self: &Arc<Self>, message: RequestMessage, outlet: Arc<dyn Outlet>) {
         let slot = match self.calls.begin(&message.id, &self.scope) {
             Ok(slot) => slot,
@@ -219,7 +219,7 @@ impl Session {
         let wanted = match method.as_str() {
             "notifications/subscriptions/acknowledged" | "notifications/tasks" => false,
             "notifications/message" => {
-                // Before the client set a level, the server may send what it likes.
+                // Before the client has set a level, the server may send any.
                 let level = log_level(params.as_ref());
                 self.origin.log_level.get().zip(level).is_none_or(|(wanted, level)| level >= wanted)
             }

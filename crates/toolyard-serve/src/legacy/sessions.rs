@@ -20,7 +20,7 @@ pub(crate) struct HttpSession {
     pub(crate) session: Arc<Session>,
     pub(crate) streams: Arc<Streams>,
     touched: Mutex<Instant>,
-    /// It was there before this process; events that it knows of are lost.
+    /// It was opened before this process, so the events that its client knows are lost.
     pub(crate) is_recalled: bool,
 }
 
@@ -42,7 +42,7 @@ impl HttpSession {
         !self.session.calls.is_empty() || self.streams.is_watched()
     }
 
-    /// How long nothing has happened.
+    /// How long it has not been used.
     fn idle(&self) -> Duration {
         if self.is_busy() {
             self.touch();
@@ -67,7 +67,7 @@ struct Table {
     state: Mutex<State>,
 }
 
-/// What is open and what is remembered only change together: one at a time.
+/// Open and stored sessions change only together: one change at a time.
 pub(crate) struct Turn<'a>(#[expect(dead_code, reason = "held, not looked at")] MutexGuard<'a, ()>);
 
 #[derive(Default)]
@@ -100,7 +100,7 @@ impl Sessions {
         self.0.apart(f).await
     }
 
-    /// Whether this can be the id of a session from before.
+    /// Whether this can be the id of an earlier session.
     pub(crate) fn may_recall(&self, id: &str) -> bool {
         self.0.remember.is_some() && name_of(id).is_some()
     }
@@ -110,7 +110,7 @@ impl Sessions {
         self.0.remember.as_ref().is_some_and(|remember| remember.has(id))
     }
 
-    /// What a session was before this process, if it was.
+    /// The state of a session before this process, if there was one.
     pub(crate) fn recall(&self, id: &str, view: &View, principal: &Principal) -> Option<RestoredSession> {
         self.0.remember.as_ref()?.recall(id, view, principal)
     }
@@ -124,7 +124,7 @@ impl Sessions {
         self.0.scope.child()
     }
 
-    /// Whether there was room. Where there was none, the one that lay idle longest goes.
+    /// Returns whether there was room. If there is none, the session that was idle longest is removed.
     pub(crate) fn add(&self, session: Arc<HttpSession>, turn: &Turn<'_>) -> bool {
         if self.len() >= self.0.limit && !self.0.make_room(turn) {
             return false;
@@ -145,7 +145,7 @@ impl Sessions {
     pub(crate) fn find(&self, id: &str, view: &View, principal: &Principal) -> Option<Arc<HttpSession>> {
         let found = self.0.state().open.get(id).cloned()?;
         let origin = &found.session.origin;
-        // With other roles it is begun again, so that a role that was taken away is of no use.
+        // With other roles the session must be opened again, so that a revoked role has no effect.
         let is_theirs = origin.principal == *principal && origin.principal.roles() == principal.roles();
         if origin.view != *view || !is_theirs {
             return None;
@@ -154,7 +154,7 @@ impl Sessions {
         Some(found)
     }
 
-    /// Whether there is one of this id, of any principal.
+    /// Whether there is a session of this id, of any principal.
     pub(crate) fn is_open(&self, id: &str) -> bool {
         self.0.state().open.contains_key(id)
     }
@@ -249,7 +249,7 @@ impl Table {
     }
 }
 
-/// Remembers what a client changes in its session, so that it is not lost when this process is killed.
+/// Stores what a client changes in its session, so that it is not lost when this process is killed.
 async fn save_changes(table: Weak<Table>, session: Arc<HttpSession>) {
     loop {
         session.session.changed.notified().await;
@@ -273,7 +273,7 @@ async fn sweep(table: Weak<Table>) {
 
 const ID_BYTES: usize = 24;
 
-/// A fresh session id (192 bits), and the name that the session has inside: who knows the name, as logs do,
+/// A fresh session id (192 bits), and the internal name of the session: a reader of the name, which is in logs,
 /// cannot use the session.
 pub(crate) fn mint() -> Option<(Arc<str>, ClientKey)> {
     let mut bytes = [0; ID_BYTES];
@@ -282,7 +282,7 @@ pub(crate) fn mint() -> Option<(Arc<str>, ClientKey)> {
     Some((BASE64URL_NOPAD.encode(&bytes).into(), ClientKey::Session(name.into())))
 }
 
-/// The name inside of a session id that was minted before. What follows a dot is for other nodes.
+/// The internal name for an existing session id. What follows a dot is for other nodes.
 pub(crate) fn name_of(id: &str) -> Option<ClientKey> {
     let id = id.split_once('.').map_or(id, |(id, _)| id);
     let bytes: [u8; ID_BYTES] = BASE64URL_NOPAD.decode(id.as_bytes()).ok()?.try_into().ok()?;
@@ -294,7 +294,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_can_be_an_id_has_a_name() {
+    fn only_a_possible_id_has_a_name() {
         let (id, name) = mint().unwrap();
         assert_eq!(name_of(&id), Some(name));
         for id in ["", "x", "AAAA", &id[1..], &format!("{id}AAAA"), "../../../../../../../../../etc"] {

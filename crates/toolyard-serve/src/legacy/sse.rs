@@ -1,4 +1,4 @@
-//! The oldest HTTP transport (HTTP+SSE, 2024-11-05): a GET opens an event stream whose first event states where
+//! HTTP+SSE (2024-11-05): a GET opens an event stream whose first event states where
 //! to post, and everything else is sent on that stream. Inside it is a stream connection like any other: the
 //! client is gone when its event stream is.
 
@@ -81,7 +81,7 @@ fn open(endpoint: &Arc<Endpoint>, view: View, admitted: Admitted, path: &str) ->
     }))
 }
 
-/// A message for an open stream; whatever it leads to is sent there.
+/// A message for an open stream; the answer to it is sent there.
 async fn take(
     endpoint: &Endpoint,
     view: &View,
@@ -155,7 +155,7 @@ struct Wire {
     gone: Scope,
 }
 
-/// Serves the client as one that speaks lines. When its stream is gone, its lines end, and so does it.
+/// Serves the client like one that sends lines. When its event stream is gone, its lines end, and the connection too.
 async fn run(endpoint: Arc<Endpoint>, view: View, admitted: Admitted, wire: Wire) {
     let ((near_in, far_in), (near_out, far_out)) = (duplex(BUFFER), duplex(BUFFER));
     let start =

@@ -17,7 +17,7 @@ use super::{ModernBack, complete, stamped};
 use crate::endpoint::Endpoint;
 use crate::rendered::Rendered;
 
-/// A comment, which clients pass over.
+/// A comment, which clients skip.
 const SIGN_OF_LIFE: &[u8] = b":\n\n";
 
 pub(super) struct CallStream {
@@ -72,7 +72,7 @@ impl CallStream {
         self
     }
 
-    /// Goes on as far as possible and gives what there is to send.
+    /// Advances as far as possible and returns what there is to send.
     fn advance(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, RelayError>>> {
         if std::mem::take(&mut self.is_overdue) {
             return Poll::Ready(Some(Ok(Bytes::from_static(SIGN_OF_LIFE))));
@@ -99,7 +99,7 @@ impl CallStream {
         self.wait(cx)
     }
 
-    /// Turns an answer into the last event, or into what follows.
+    /// Turns an answer into the last event, or into a relayed body.
     fn settle(&mut self, out: &mut BytesMut) {
         let answer = match std::mem::replace(&mut self.work, Work::Done) {
             Work::Answered(answer) => answer,

@@ -1,5 +1,5 @@
-//! One call that asks its client: it runs in a task of its own from the first question on, so that it goes on
-//! living while the client is away.
+//! One call that asks its client: it runs in a task of its own from the first question on, so that it continues
+//! while the client is away.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ pub(super) struct Conversation {
     _task: Owned,
 }
 
-/// Runs a call. Without a question it costs nothing but the look whether there is one.
+/// Runs a call. Without a question it costs only the check whether there is one.
 pub(super) async fn begin(endpoint: Arc<Endpoint>, request: Request, back: Arc<dyn Back>) -> Answer {
     let (origin, method, params) =
         (request.origin.clone(), request.method.clone(), request.params.as_raw().clone());
@@ -81,7 +81,7 @@ impl Conversation {
         }
     }
 
-    /// Whether these can be answers to what was asked.
+    /// Whether these can be the answers to the questions.
     pub(super) fn check(&self, responses: &Raw) -> Result<(), CallError> {
         self.questions.check(responses)
     }
@@ -98,7 +98,7 @@ impl Conversation {
             .with("requestState", &Raw::from_serialize(&state))
     }
 
-    /// Answers every question with "no answer" and lets the call end by itself for a while.
+    /// Answers every question with "no answer" and gives the call some time to end by itself.
     pub(super) async fn give_up(self, at_most: Duration) {
         self.questions.give_up();
         let _ = tokio::time::timeout(at_most, self.done).await;

@@ -1,4 +1,4 @@
-//! What a running call asks its client, and the way its notifications take while the client comes and goes.
+//! The questions of a running call, and where its notifications go while the client is away or back.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -37,7 +37,7 @@ enum Token {
 }
 
 impl Token {
-    /// Progress under the token of the request that is open; without one it is not wanted.
+    /// Progress under the token of the request that is open; without a token it is not wanted.
     fn put_into(&self, progress: Notification) -> Option<Notification> {
         match self {
             Self::AsSent => Some(progress),
@@ -111,7 +111,7 @@ impl Questions {
         }
     }
 
-    /// The client's answers. Unknown keys are ignored, and what is missing stays open.
+    /// The client's answers. Unknown keys are ignored, and unanswered questions stay open.
     pub(super) fn answer(&self, responses: &Raw) {
         let mut state = self.state();
         for question in std::mem::take(&mut state.open) {

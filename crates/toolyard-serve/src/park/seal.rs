@@ -1,5 +1,5 @@
-//! The state that a client carries while its call is parked: sealed, so that it can be neither read nor made
-//! up, and bound to who called what.
+//! The state that a client carries while its call is parked: sealed, so that it can be neither read nor
+//! forged, and bound to the caller and the request.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -21,7 +21,7 @@ impl ParkId {
     }
 }
 
-/// Who called what: a digest of the principal, the view, the method and the parameters as first sent.
+/// The caller and the request: a digest of the principal, the view, the method and the parameters as first sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Binding([u8; 32]);
 
@@ -42,7 +42,7 @@ impl Binding {
     }
 }
 
-/// The same whatever order a client writes members in.
+/// Equal for any order of members.
 fn canonical(value: Value) -> Value {
     match value {
         Value::Object(members) => {
@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_state_opens_as_it_was_sealed_and_not_at_all_when_touched() {
+    fn a_state_opens_as_it_was_sealed_and_not_at_all_when_changed() {
         let (seal, other) = (Seal::new(Arc::default()), Seal::new(Arc::default()));
         let (id, binding) = (ParkId::random(), Binding([7; 32]));
         let state = seal.seal(id, SystemTime::now(), &binding);

@@ -63,7 +63,7 @@ impl Line {
 /// Waiting for room is bounded by the writer, which gives up on a client that does not read.
 impl Outlet for Line {
     fn tell(&self, message: Rendered, weight: Weight) {
-        // The last places are not for what may be lost.
+        // The last places are reserved for messages that must not be lost.
         if !self.has_room(weight) {
             return Counts::add(&self.counts.dropped);
         }
@@ -146,7 +146,7 @@ impl Back for LineBack {
     }
 }
 
-/// Writes until `connection` ends and all that was queued by then is written, or the client takes nothing for
+/// Writes until `connection` ends and all that was queued by then is written, or the client reads nothing for
 /// `patience`.
 pub(super) async fn write_lines(
     Queue { receiver: mut queue, queued_bytes }: Queue,
@@ -159,7 +159,7 @@ pub(super) async fn write_lines(
         let count = tokio::select! {
             biased;
             count = queue.recv_many(&mut ready, 64) => count,
-            // Others may still hold the line; what they say from now on is not taken.
+            // Others may still hold the line; it accepts no more messages from now on.
             () = connection.ended(), if !queue.is_closed() => {
                 queue.close();
                 continue;
@@ -231,7 +231,7 @@ mod tests {
         let megabytes = |line: &Line| line.queued_bytes.load(Ordering::Relaxed) / (1024 * 1024);
         (0..100).for_each(|_| tell(&line, &Method::PROGRESS));
         assert_eq!((megabytes(&line), counts.dropped.load(Ordering::Relaxed)), (4, 96));
-        // What must not be lost has more room, and it ends too.
+        // Messages that must not be lost have more room, which is bounded too.
         (0..200).for_each(|_| tell(&line, &Method::RESOURCES_CHANGED));
         assert_eq!(megabytes(&line), 64);
         let (near, mut far) = tokio::io::duplex(64 * 1024);

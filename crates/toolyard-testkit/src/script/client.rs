@@ -61,9 +61,9 @@ impl Client {
                 "protocolVersion": revision.as_str(), "capabilities": client.capabilities(),
                 "clientInfo": { "name": "script", "version": "1" },
             });
-            let printed = client.ask("initialize", params).await.map_err(|error| error.to_string())?;
-            if printed["protocolVersion"] != revision.as_str() {
-                return Err(format!("the handshake was answered with {printed}"));
+            let answer = client.ask("initialize", params).await.map_err(|error| error.to_string())?;
+            if answer["protocolVersion"] != revision.as_str() {
+                return Err(format!("the handshake was answered with {answer}"));
             }
             client.send(json!({ "jsonrpc": "2.0", "method": "notifications/initialized" })).await?;
             wire::listen(&client).await?;
@@ -166,10 +166,8 @@ impl Client {
                 let news = self.shared.news.notified();
                 let found = {
                     let mut state = self.state();
-                    let at = state
-                        .received
-                        .iter()
-                        .position(|printed| printed["method"] == method && fits(&printed["params"]));
+                    let at =
+                        state.received.iter().position(|one| one["method"] == method && fits(&one["params"]));
                     at.map(|at| state.received.remove(at))
                 };
                 match found {
@@ -190,12 +188,7 @@ impl Client {
     /// The notifications of a kind that it has received so far and that were not awaited.
     pub fn received(&self, method: &str) -> Vec<Value> {
         let state = self.state();
-        state
-            .received
-            .iter()
-            .filter(|printed| printed["method"] == method)
-            .map(|printed| printed["params"].clone())
-            .collect()
+        state.received.iter().filter(|one| one["method"] == method).map(|one| one["params"].clone()).collect()
     }
 
     /// What it should never have seen, so far.

@@ -34,8 +34,8 @@ async fn asked(world: &World, call: &Say<'_>) -> String {
 async fn check_refused(world: &World, what: &str, call: &Say<'_>) {
     let (status, answer) = world.post(call).await;
     assert_eq!((status, &answer["error"]["code"]), (200, &json!(-32602)), "{what}: {answer}");
-    let printed = answer["error"]["message"].as_str().unwrap();
-    assert!(printed.contains("requestState") && printed.contains("make the call again"), "{what}: {printed}");
+    let message = answer["error"]["message"].as_str().unwrap();
+    assert!(message.contains("requestState") && message.contains("make the call again"), "{what}: {message}");
     assert_eq!(world.endpoint.parked(), 1, "{what}: the rightful client's call still waits");
     assert_eq!(
         (world.server.called("elicit"), world.server.open_asks()),

@@ -29,13 +29,13 @@ async fn no_status_of_a_modern_server_reaches_a_legacy_client() {
         ] {
             let arguments = json!({ "status": status, "code": code });
             let answer = client.ask("tools/call", json!({ "name": "status", "arguments": arguments })).await;
-            let reported = match &answer {
+            let is_error = match &answer {
                 Ok(result) => result["isError"] == true,
                 Err(error) => {
                     error["code"].as_i64().is_some_and(|code| ![-32020, -32021, -32022].contains(&code))
                 }
             };
-            assert!(reported, "{revision} {status} {code:?}: {answer:?}");
+            assert!(is_error, "{revision} {status} {code:?}: {answer:?}");
         }
         assert_eq!(client.wrong(), Vec::<String>::new(), "{revision}");
         let result: Value = client.ask("ping", json!({})).await.unwrap();

@@ -57,8 +57,8 @@ async fn a_modern_client_that_cannot_show_pages_gets_the_address_in_the_error() 
     let world = world().await;
     let call = Say { capabilities: json!({ "elicitation": {} }), ..say("visit") };
     let (_, answer) = world.post(&call).await;
-    let printed = failure(&answer);
-    assert!(printed.contains(PAGE) && !printed.contains("did not agree"), "{printed}");
+    let message = failure(&answer);
+    assert!(message.contains(PAGE) && !message.contains("did not agree"), "{message}");
 }
 
 #[tokio::test]
@@ -78,8 +78,8 @@ async fn a_client_of_an_earlier_revision_gets_the_address_in_words() {
     let world = world().await;
     for revision in [Revision::V2024_11_05, Revision::V2025_03_26, Revision::V2025_06_18] {
         let client = world.client(revision).await;
-        let printed = client.tool("visit").await.unwrap_err();
-        assert!(printed.contains(PAGE) && !printed.contains("32042"), "{revision}: {printed}");
+        let message = client.tool("visit").await.unwrap_err();
+        assert!(message.contains(PAGE) && !message.contains("32042"), "{revision}: {message}");
         client.tool("visit").await.unwrap();
     }
 }
@@ -92,6 +92,6 @@ async fn a_modern_servers_page_is_a_question_to_clients_that_can_show_it_and_wor
     assert_eq!(client.tool("elicit_url").await.unwrap(), "accept");
     assert_eq!(client.wrong(), Vec::<String>::new());
     let client = world.client(Revision::V2025_06_18).await;
-    let printed = client.tool("elicit_url").await.unwrap_err();
-    assert!(printed.contains("elicitation") && !printed.contains("-320"), "{printed}");
+    let message = client.tool("elicit_url").await.unwrap_err();
+    assert!(message.contains("elicitation") && !message.contains("-320"), "{message}");
 }

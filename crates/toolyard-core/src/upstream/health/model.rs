@@ -5,7 +5,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 use tokio::time::Instant;
 
-use super::{Sign, Verdict, Vigil};
+use super::{HealthChange, Sign, Vigil};
 use crate::plan::Pings;
 
 const SIGNS: [Sign; 4] = [Sign::Answered, Sign::Silent, Sign::SilentAndSuspect, Sign::Busy];
@@ -68,10 +68,10 @@ proptest! {
             model.signs.push(sign);
             let is_lost = was_away && Model::is_miss(sign) && model.misses() >= 2 * model.misses;
             let expected = match (was_away, model.is_away()) {
-                _ if is_lost => Verdict::Lost,
-                (false, true) => Verdict::Away,
-                (true, false) => Verdict::Back,
-                _ => Verdict::Same,
+                _ if is_lost => HealthChange::Lost,
+                (false, true) => HealthChange::Away,
+                (true, false) => HealthChange::Back,
+                _ => HealthChange::Same,
             };
             prop_assert_eq!(vigil.take(sign, now), expected);
             if is_lost {

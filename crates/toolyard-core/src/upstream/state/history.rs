@@ -12,7 +12,7 @@ pub(super) const MOST: usize = 100;
 
 /// One step.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Change {
+pub struct PhaseChange {
     pub from: Phase,
     pub to: Phase,
     pub at: SystemTime,
@@ -22,12 +22,12 @@ pub struct Change {
 /// Bounded, so that an upstream that flaps for weeks costs no more than any other.
 #[derive(Clone, Debug, Default)]
 pub struct History {
-    changes: VecDeque<Change>,
+    changes: VecDeque<PhaseChange>,
     counts: [[u64; Phase::ALL.len()]; Phase::ALL.len()],
 }
 
 impl History {
-    pub(super) fn push(&mut self, change: Change) {
+    pub(super) fn push(&mut self, change: PhaseChange) {
         if self.changes.len() == MOST {
             self.changes.pop_front();
         }
@@ -36,7 +36,7 @@ impl History {
     }
 
     /// The last steps, oldest first.
-    pub fn changes(&self) -> impl DoubleEndedIterator<Item = &Change> + ExactSizeIterator {
+    pub fn changes(&self) -> impl DoubleEndedIterator<Item = &PhaseChange> + ExactSizeIterator {
         self.changes.iter()
     }
 

@@ -14,7 +14,7 @@ use crate::bridge;
 use crate::catalog::ListKind;
 use crate::upstream::Upstream;
 use crate::upstream::fetch::own_request;
-use crate::upstream::health::{Sign, Verdict};
+use crate::upstream::health::{HealthChange, Sign};
 use crate::upstream::state::Phase;
 
 /// A ping under way.
@@ -78,11 +78,11 @@ impl Driver<'_> {
                 return Some(reason);
             }
         };
-        let verdict = self.vigil.take(sign, ping.begun);
-        self.act(verdict)
+        let change = self.vigil.take(sign, ping.begun);
+        self.act(change)
     }
 
-    fn act(&mut self, verdict: Verdict) -> Option<Reason> {
+    fn act(&mut self, change: HealthChange) -> Option<Reason> {
         let wait = self.upstream.pace().pings.wait;
         let health = self.upstream.health();
         let reason = match health.last_error {
@@ -92,17 +92,17 @@ impl Driver<'_> {
                 format!("it did not answer {times} pings in a row, each within {wait} s").into()
             }
         };
-        match verdict {
-            Verdict::Same => None,
-            Verdict::Back => {
+        match change {
+            HealthChange::Same => None,
+            HealthChange::Back => {
                 self.come_back();
                 None
             }
-            Verdict::Away if self.learned => {
+            HealthChange::Away if self.learned => {
                 self.go_away(reason);
                 None
             }
-            Verdict::Away | Verdict::Lost => Some(reason),
+            HealthChange::Away | HealthChange::Lost => Some(reason),
         }
     }
 

@@ -1,4 +1,4 @@
-//! Which processes this one started itself, and what becomes of those it inherits.
+//! Which processes this one started itself, and what happens to those it inherits.
 //!
 //! A process that was made a reaper (`toolyard_guard::Guards`) becomes the parent of whatever a killed guard leaves
 //! behind. Among its children, those are the ones it did not start; they are ended and their status fetched.
@@ -48,7 +48,7 @@ impl Ours {
         Pid::from_raw(self.id)
     }
 
-    /// Ends what this child, a guard that is gone, has left to us.
+    /// Ends the orphans of this child, a guard that is gone.
     pub(super) async fn end_orphans(self) {
         if !adopts() {
             return;
@@ -71,7 +71,7 @@ fn adopts() -> bool {
     false
 }
 
-/// Children that we did not start, and all below them. The dead among them are let go.
+/// Children that we did not start, and all their descendants. The status of those that have ended is fetched.
 fn orphans(since: u64) -> Vec<Process> {
     let ours = OURS.lock().unwrap_or_else(PoisonError::into_inner);
     let all = processes::all();

@@ -1,4 +1,4 @@
-//! One call in a session: its POST, the stream it may answer with, resumed where it breaks, and its cancel.
+//! One call in a session: its POST, the stream of its answer, which is resumed if it breaks, and its cancel.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -28,7 +28,7 @@ use crate::inflight::{Flight, is_addressable};
 
 /// How often a stream is resumed without anything new on it.
 const DRY_RESUMES: u32 = 5;
-/// How long to wait before resuming where the server does not say.
+/// How long to wait before resuming if the server does not state it.
 const RESUME_AFTER: Duration = Duration::from_secs(1);
 /// Limits of the wait, whatever the server asks for.
 const SHORTEST_WAIT: Duration = Duration::from_millis(250);
@@ -62,7 +62,7 @@ impl Session {
         outcome
     }
 
-    /// The same, without remembering what it leaves in the session.
+    /// The same, without remembering what the request sets up in the session.
     pub(super) async fn exchange(
         self: &Arc<Self>,
         request: &LinkRequest,
@@ -151,7 +151,7 @@ impl<'a> Underway<'a> {
     }
 
     /// Reads the stream of this call to its answer. A stream that ends before is resumed where it stopped,
-    /// if the server numbers its events; one that it ended on purpose is hung up towards the client too.
+    /// if the server numbers its events; if the server ended it on purpose, the client's stream is ended, too.
     async fn follow(&self, mut events: EventStream) -> Result<Raw, CallError> {
         let mut place = Place::default();
         loop {
@@ -188,7 +188,7 @@ impl<'a> Underway<'a> {
         }
     }
 
-    /// Goes on with a stream that stopped for the reason `why`, trying a bounded number of times.
+    /// Resumes a stream that stopped for the reason `why`, with a bounded number of attempts.
     async fn resume(&self, place: &mut Place, why: &str) -> Result<EventStream, CallError> {
         while let Some(last_id) = place.last_id.clone().filter(|_| place.dry < DRY_RESUMES) {
             place.dry += 1;
@@ -216,7 +216,7 @@ impl<'a> Underway<'a> {
         Err(self.session.endpoint.lost(&why))
     }
 
-    /// Takes what came on this call's stream; gives the outcome if that was it.
+    /// Takes a message of this call's stream; returns the outcome if the message is the answer.
     fn take(&self, data: &Bytes) -> Result<Option<Result<Raw, CallError>>, ParseError> {
         if data.is_empty() {
             return Ok(None);
@@ -225,7 +225,7 @@ impl<'a> Underway<'a> {
             Parsed::One(message) => Ok(self.take_message(message)),
             Parsed::Batch(parts) => {
                 let outcomes = parts.into_iter().filter_map(Result::ok).map(|part| self.take_message(part));
-                // Every part is taken, also those that stand after the answer.
+                // Every message is taken, also those after the answer.
                 Ok(outcomes.fold(None, Option::or))
             }
         }
@@ -309,7 +309,7 @@ fn mints(owner: &Owner, request: &LinkRequest) -> bool {
         || request.id.as_bytes().starts_with(b"\"yard-")
 }
 
-/// The status for it is 404; servers built on the TypeScript examples answer 400 with words.
+/// The status for it is 404; servers built on the TypeScript examples answer 400 with a text.
 pub(super) fn is_session_lost(refusal: &Refusal) -> bool {
     let code =
         refusal.error.as_ref().and_then(|error| error.member("code")).and_then(|code| code.read().ok());

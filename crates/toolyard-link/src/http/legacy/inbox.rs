@@ -131,7 +131,7 @@ impl Session {
         }
     }
 
-    /// Servers ask here also in the middle of a call, so a call under way is taken to be meant.
+    /// Servers also use this stream for questions during a call, so the client of a call under way is asked.
     fn take_unasked_request(self: &Arc<Self>, request: RequestMessage) {
         let addressee = self.lock().calls.asked(Instant::now());
         let verdict = match addressee {

@@ -1,4 +1,4 @@
-//! What a client leaves before it is gone: a session it does not need for now, a resource it watched.
+//! What a client gives up before it disconnects: a session that it does not need for now, or a subscription.
 
 use std::sync::{Arc, Weak};
 use std::time::Instant;
@@ -22,7 +22,7 @@ impl Pool {
             return self.parts.scope.spawn(async move { pool.end_unused(session).await });
         }
         self.parts.scope.spawn(async move {
-            // A call is opening it, and is not cut off.
+            // A call is opening it, and must not be cut off.
             let Ok(Some(session)) = timeout(LAST_CALLS, opening(&slot)).await else { return };
             let is_back = session.lock().memory.has_subscribers();
             if !is_back && pool.remove(&owner, |now| is_in(now, &session)).is_some() {
@@ -45,7 +45,7 @@ impl Pool {
     pub(crate) async fn unsubscribe(&self, origin: &Arc<Origin>, uri: &str) {
         let owner = Owner::of(origin);
         if let Some(session) = self.released(&owner, &origin.client, uri) {
-            // What is being set up again must not come after it.
+            // Setting it up again must not come after this.
             session.set_up().await;
             session.unsubscribe(origin, uri).await;
         }
@@ -70,7 +70,7 @@ fn opened(slot: &Weak<Slot>) -> Option<Arc<Session>> {
     slot.upgrade().and_then(|slot| slot.get().cloned())
 }
 
-/// Waits for a session that is being opened; returns nothing if the opener gives up.
+/// Waits for a session that is being opened; returns `None` if the opener gives up.
 async fn opening(slot: &Weak<Slot>) -> Option<Arc<Session>> {
     while slot.strong_count() > 0 {
         if let Some(session) = opened(slot) {

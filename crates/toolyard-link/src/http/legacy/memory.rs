@@ -1,4 +1,4 @@
-//! What clients have set up in a session, so that one opened in place of a lost one is like it: the log level,
+//! What clients have set up in a session, so that its replacement can be set up in the same way: the log level,
 //! and which client subscribes to which resource. Unused subscriptions are removed upstream.
 
 use std::collections::{BTreeMap, HashSet};
@@ -15,20 +15,20 @@ use super::session::{ERRAND, Session};
 #[derive(Default)]
 pub(super) struct Memory {
     level: Option<Raw>,
-    /// Who watches what; as many as there are who listen, which is bounded where they do.
+    /// The clients that subscribe to each resource. Bounded, because the number of listens is.
     subscribed: BTreeMap<String, HashSet<ClientKey>>,
     /// How many sessions in a row were lost soon after they were opened.
     soon_lost: u32,
 }
 
-/// How long after a loss another session is opened; longer and longer where they do not last.
+/// How long after a loss another session is opened; the pause grows if sessions do not last.
 pub(super) const FIRST_PAUSE: Duration = Duration::from_secs(1);
 pub(super) const LONGEST_PAUSE: Duration = Duration::from_secs(30);
-/// A session that has lasted this long is a good one.
+/// A session that has lasted this long resets the pause.
 const LASTING: Duration = Duration::from_mins(1);
 
 impl Memory {
-    /// Notes what a request that succeeded has left in the session.
+    /// Records what a request that succeeded has set up in the session.
     pub(super) fn note(&mut self, request: &LinkRequest) {
         if request.method == Method::SET_LEVEL {
             self.level = Some(request.params.without(&["_meta"]));
@@ -39,7 +39,7 @@ impl Memory {
         }
     }
 
-    /// A client watches it no more; whether it was the last one.
+    /// A client unsubscribes; returns whether it was the last one.
     pub(super) fn release(&mut self, uri: &str, client: &ClientKey) -> bool {
         let Some(clients) = self.subscribed.get_mut(uri) else { return false };
         let is_last = clients.remove(client) && clients.is_empty();
@@ -96,7 +96,7 @@ impl Session {
         });
     }
 
-    /// Waits until it is like the one before it, or it is clear that this takes too long.
+    /// Waits until everything is set up as before, or until that takes too long.
     pub(super) async fn set_up(&self) {
         if *self.is_set_up.borrow() {
             return;

@@ -1,5 +1,5 @@
-//! Whose an upstream session is. Log level, subscriptions, roots and whatever the server remembers live in
-//! it, so it is shared only by those who may share that.
+//! The owner of an upstream session. Log level, subscriptions, roots and everything else the server remembers belong
+//! to the session, so it is shared only by clients that may share these.
 
 use sha2::{Digest, Sha256};
 use toolyard_model::{ClientKey, Origin, Principal};
@@ -30,7 +30,7 @@ impl Owner {
         }
     }
 
-    /// The client that unasked messages are for, if it is one.
+    /// The client that unasked messages are for, if the owner is one client.
     pub(crate) fn client(&self) -> Option<ClientKey> {
         match self {
             Self::Client(key) => Some(key.clone()),

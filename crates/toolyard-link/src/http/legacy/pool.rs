@@ -65,7 +65,7 @@ pub(crate) struct Pool {
 pub(super) type Slot = OnceCell<Arc<Session>>;
 
 impl Pool {
-    /// Opens the gateway's own session; the pool lives on it.
+    /// Opens the gateway's own session, and the pool with it.
     pub(crate) async fn open(parts: PoolParts) -> Result<(Arc<Self>, Arc<Session>), OpenError> {
         let (errands, waiting) = mpsc::channel(ERRANDS);
         let pool = Arc::new(Self { parts, errands, slots: Mutex::default(), lost: Mutex::default() });
@@ -95,7 +95,7 @@ impl Pool {
         &self.parts.endpoint.name
     }
 
-    /// Whether the gateway's own session has a stream of unasked messages, or may yet get one.
+    /// Whether the gateway's own session has a stream of unasked messages, or may still get one.
     pub(crate) fn announces_changes(&self) -> bool {
         let slot = self.lock().get(&Owner::Gateway).cloned();
         slot.and_then(|slot| slot.get().cloned()).is_none_or(|session| session.has_inbox())
@@ -156,7 +156,7 @@ impl Pool {
         }
         let slot = Arc::new(Slot::new());
         slots.insert(owner.clone(), slot.clone());
-        // What was lost is locked before the slots, everywhere.
+        // `lost` is always locked before `slots`.
         drop(slots);
         self.keep_level(evicted.as_ref());
         self.say_goodbye(evicted);
@@ -172,7 +172,7 @@ impl Pool {
         if slots.get(owner).is_some_and(condition) { slots.remove(owner) } else { None }
     }
 
-    /// The upstream does not know this session any more. What was set up in it is for the next one.
+    /// The upstream does not know this session any more. What was set up in it is set up in the next one.
     pub(crate) fn discard(&self, session: &Arc<Session>) {
         session.retire();
         let mut lost = self.lost();
@@ -185,7 +185,7 @@ impl Pool {
         }
     }
 
-    /// A client whose session made room for another finds its log level again.
+    /// A client whose session made room for another keeps its log level.
     fn keep_level(&self, evicted: Option<&Arc<Slot>>) {
         let Some(session) = evicted.and_then(|slot| slot.get()) else { return };
         let memory = std::mem::take(&mut session.lock().memory);
@@ -279,7 +279,7 @@ struct Held<'a> {
 
 impl Drop for Held<'_> {
     fn drop(&mut self) {
-        // One for the pool and one for us: others are handed out under the lock of the pool only.
+        // One for the pool and one for us: others are handed out only under the lock of the pool.
         let is_left = |now: &Arc<Slot>| {
             Arc::ptr_eq(now, &self.slot) && now.get().is_none() && Arc::strong_count(now) <= 2
         };
@@ -289,7 +289,7 @@ impl Drop for Held<'_> {
     }
 }
 
-/// Two who gave up at the same moment may each have left it to the other.
+/// Two calls that gave up at the same moment may each have left the removal to the other.
 fn is_left_empty(slot: &Arc<Slot>) -> bool {
     slot.get().is_none() && Arc::strong_count(slot) == 1
 }

@@ -33,7 +33,7 @@ pub(super) const ERRAND: Duration = Duration::from_secs(5);
 
 pub(crate) struct Session {
     pub(super) owner: Owner,
-    /// Whose credentials its requests carry; the gateway's own without one.
+    /// The principal whose credentials its requests carry; `None` for the gateway's own.
     principal: Option<Principal>,
     pub(super) endpoint: Arc<Endpoint>,
     pub(super) greeting: Greeting,
@@ -44,9 +44,9 @@ pub(crate) struct Session {
     post: HeaderMap,
     get: HeaderMap,
     pub(super) errands: mpsc::Sender<Errand>,
-    /// Whether a task keeps up what is subscribed to in it.
+    /// Whether a task renews its subscriptions after a loss.
     pub(super) is_watched: AtomicBool,
-    /// Whether everything is set up in it that was in the one before.
+    /// Whether everything from the session before it has been set up.
     pub(super) is_set_up: watch::Sender<bool>,
     state: Mutex<State>,
 }
@@ -68,7 +68,7 @@ pub(crate) struct Errand {
     pub(super) message: Message,
 }
 
-/// What a session needs of the pool it is opened for.
+/// What a session needs from the pool it is opened for.
 #[derive(Clone, Copy)]
 pub(crate) struct Ground<'a> {
     pub(crate) endpoint: &'a Arc<Endpoint>,
@@ -96,7 +96,7 @@ impl OpenError {
 }
 
 impl Session {
-    /// Shakes hands on behalf of `owner`, who is described by `offer`.
+    /// Makes the handshake on behalf of `owner`, which is described by `offer`.
     pub(crate) async fn open(
         ground: Ground<'_>,
         owner: Owner,
@@ -167,7 +167,7 @@ impl Session {
         }
     }
 
-    /// Sends that we are ready, and starts to listen.
+    /// Sends `notifications/initialized`, and starts to listen.
     async fn begin(self: &Arc<Self>) -> Result<(), CallError> {
         self.deliver(&Message::Notification(Notification::new(Method::INITIALIZED, None))).await?;
         let (opened, has_opened) = tokio::sync::oneshot::channel();
@@ -218,8 +218,8 @@ impl Session {
         (state.calls.len() == 0).then(|| now.duration_since(state.used))
     }
 
-    /// Whether it may end once it has been idle for long: the gateway listens in its own, and what a client
-    /// has set up stays until the client goes.
+    /// Whether it may end after a long idle time: the gateway listens in its own session, and what a client
+    /// has set up stays until the client disconnects.
     pub(super) fn may_end(&self) -> bool {
         match self.owner {
             Owner::Gateway => false,
@@ -236,7 +236,7 @@ impl Session {
         self.is_set_up.send_replace(true);
     }
 
-    /// Ends it in the background, in a task of `scope`: its own is over then.
+    /// Ends it in the background, in a task of `scope`, since its own scope is over by then.
     pub(super) fn say_goodbye(self: Arc<Self>, scope: &Scope) {
         self.retire();
         scope.spawn(async move { self.delete().await });

@@ -1,4 +1,4 @@
-//! What is watched in a session that the upstream has lost is watched in another, also where its clients call
+//! Subscriptions of a session that the upstream has lost are set up in another session, even if the clients call
 //! nothing meanwhile.
 
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use super::pool::Pool;
 use super::session::Session;
 
 impl Pool {
-    /// Looks after what is watched in this session, once, until it is over.
+    /// Keeps the subscriptions of this session, with one task, until the session is over.
     pub(super) fn keep_watched(self: &Arc<Self>, session: &Arc<Session>, origin: &Arc<Origin>) {
         if !session.is_watched.swap(true, Ordering::Relaxed) {
             self.parts.scope.spawn(watch(self.clone(), session.clone(), origin.clone()));
@@ -34,7 +34,7 @@ impl Pool {
 async fn watch(pool: Arc<Pool>, session: Arc<Session>, origin: Arc<Origin>) {
     let since = Instant::now();
     session.scope.ended().await;
-    // One that was ended on purpose is not in its place any more, and leaves nothing.
+    // A session that was ended on purpose is not in the pool any more, and nothing of it is kept.
     pool.discard(&session);
     let mut pause = pool.pause_after(&session, since.elapsed());
     loop {

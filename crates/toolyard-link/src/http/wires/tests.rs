@@ -1,4 +1,4 @@
-//! Connections against a server that answers in so many words and then does what the test wants.
+//! Connections against a server with scripted replies.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -17,10 +17,10 @@ use super::*;
 enum Reply {
     Whole,
     ThenClose,
-    /// The head and half of the body; then it waits for the client to go.
+    /// The head and half of the body; then it waits for the client to disconnect.
     Half,
     Nothing,
-    /// Takes the request and closes.
+    /// Reads the request and closes.
     HangUp,
 }
 
@@ -33,7 +33,7 @@ struct Server {
 }
 
 impl Server {
-    /// Every request, on whichever connection, is answered by the next reply; the last one stays.
+    /// Each request, on any connection, gets the next reply; the last reply is repeated.
     async fn start(replies: &'static [Reply]) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url: Uri = format!("http://{}/mcp", listener.local_addr().unwrap()).parse().unwrap();

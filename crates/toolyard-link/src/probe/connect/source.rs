@@ -16,7 +16,7 @@ use super::{ConnectError, Plan, Trouble};
 use crate::child::{self, ChildSpec, Input, Process};
 use crate::http::HttpSpec;
 use crate::http::endpoint::{CHECK_PATH, Endpoint};
-use crate::http::http_sse::{self, OpenError};
+use crate::http::http_sse::{self, SseError};
 use crate::stream::{Channel, Mux};
 
 /// How long output may still be read after the child itself has gone.
@@ -122,7 +122,7 @@ async fn listen(plan: &Plan<'_>, spec: &HttpSpec) -> Result<Opened, ConnectError
     let opened = timeout(limit, http_sse::open(endpoint.clone(), &scope)).await;
     let opened = opened.unwrap_or_else(|_| {
         let what = format!("sent no event stream within {limit:?}");
-        Err(OpenError::Other(
+        Err(SseError::Other(
             endpoint.reason(what).with_hint("check that it is running, or raise `connect_timeout`"),
         ))
     });
@@ -134,10 +134,10 @@ async fn listen(plan: &Plan<'_>, spec: &HttpSpec) -> Result<Opened, ConnectError
     Ok(Opened { channel: Channel { mux, process: None, scope }, events, input: None })
 }
 
-fn not_opened(endpoint: &Endpoint, error: OpenError) -> ConnectError {
+fn not_opened(endpoint: &Endpoint, error: SseError) -> ConnectError {
     let (trouble, reason) = match error {
-        OpenError::Call(error) => (Trouble::Unreachable, error.reason),
-        OpenError::Refused(refusal) => {
+        SseError::Call(error) => (Trouble::Unreachable, error.reason),
+        SseError::Refused(refusal) => {
             let trouble = match refusal.status {
                 _ if refusal.wants_credentials() => Trouble::Credentials,
                 status if status.is_client_error() => Trouble::Incompatible,
@@ -145,7 +145,7 @@ fn not_opened(endpoint: &Endpoint, error: OpenError) -> ConnectError {
             };
             (trouble, refusal.reason(endpoint))
         }
-        OpenError::Other(reason) => (Trouble::Incompatible, reason),
+        SseError::Other(reason) => (Trouble::Incompatible, reason),
     };
     ConnectError::new(trouble, reason.or_hint(CHECK_PATH))
 }

@@ -1,4 +1,4 @@
-//! Named pipes as their callers meet them.
+//! Named pipes as their callers use them.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use tokio::time::timeout;
 
 use super::*;
 
-/// A path of this test alone: pipes are the machine's, and tests run beside each other.
+/// A path of this test alone: pipes belong to the machine, and tests run at the same time.
 fn place(test: &str) -> PathBuf {
     PathBuf::from(format!(r"C:\users\me\toolyard\{}\{test}.sock", std::process::id()))
 }
@@ -39,7 +39,7 @@ async fn clients_come_one_after_the_other() {
 }
 
 #[tokio::test]
-async fn many_clients_speak_at_once() {
+async fn many_clients_are_served_at_once() {
     const CLIENTS: u8 = 40;
     let path = place("at-once");
     let listener = LocalListener::bind(&path).unwrap();
@@ -48,13 +48,13 @@ async fn many_clients_speak_at_once() {
         let path = path.clone();
         tasks.spawn(async move {
             let mut stream = connect(&path).await.unwrap();
-            let printed = vec![client; 100_000];
-            let mut received = vec![0; printed.len()];
+            let sent = vec![client; 100_000];
+            let mut received = vec![0; sent.len()];
             let (mut read, mut write) = tokio::io::split(&mut stream);
-            let (sent, got) = tokio::join!(write.write_all(&printed), read.read_exact(&mut received));
-            sent.unwrap();
+            let (wrote, got) = tokio::join!(write.write_all(&sent), read.read_exact(&mut received));
+            wrote.unwrap();
             got.unwrap();
-            assert!(received == printed, "each reads what it wrote");
+            assert!(received == sent, "each reads what it wrote");
         });
     }
     let mut servers = tokio::task::JoinSet::new();
@@ -72,7 +72,7 @@ async fn many_clients_speak_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_name_that_is_taken_is_refused_and_its_owner_goes_on() {
+async fn a_name_that_is_taken_is_refused_and_its_owner_continues() {
     let path = place("taken");
     assert!(!is_answered(&path));
     let first = LocalListener::bind(&path).unwrap();
@@ -108,7 +108,7 @@ async fn no_client_is_lost_when_an_accept_is_cancelled() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_successor_waits_for_the_last_client_of_the_dead() {
+async fn a_successor_waits_for_the_last_client_of_a_dead_listener() {
     let path = place("successor");
     let first = LocalListener::bind(&path).unwrap();
     let (client, server) = pair(&path, &first).await;

@@ -17,12 +17,12 @@ use crate::rendered::Rendered;
 /// When a client whose stream broke should come back, unless a call sets another time.
 const COME_BACK_AFTER: Duration = Duration::from_secs(1);
 
-/// What a POST turns out to be.
+/// What the answer to a POST turns out to be.
 pub(crate) enum First {
     /// Nothing but answers.
     Json(Vec<Rendered>),
     Events,
-    /// The call ended without a word.
+    /// The call ended without an answer.
     Nothing,
 }
 
@@ -30,7 +30,7 @@ pub(crate) struct Reader {
     streams: Arc<Streams>,
     pub(super) number: u64,
     generation: u64,
-    /// Whether the client has an event id to come back to.
+    /// Whether the client has an event id that it can resume from.
     primed: bool,
     done: bool,
     silence: Option<Pin<Box<Sleep>>>,
@@ -108,8 +108,8 @@ impl Reader {
     }
 }
 
-/// An event with an id and nothing in it, so that the client can come back even if it receives no more. It has
-/// a `data` line, since parsers do not notice events without.
+/// An event with an id and no content, so that the client can resume even if it receives no more. It has
+/// a `data` line, since parsers do not notice events without one.
 fn prime(out: &mut BytesMut, number: u64, position: u64, pause: Duration) {
     put(out, format_args!("id: {number}-{position}\nretry: {}\ndata: \n\n", pause.as_millis()));
 }
@@ -118,7 +118,7 @@ fn put(out: &mut BytesMut, text: std::fmt::Arguments<'_>) {
     out.write_fmt(text).expect("a buffer grows as needed");
 }
 
-/// The stream, if this reader is still its present one.
+/// The stream, if this reader is still its current one.
 fn present(state: &mut State, number: u64, generation: u64) -> Option<&mut Stream> {
     state.streams.get_mut(&number).filter(|stream| stream.reader == Some(generation))
 }
@@ -151,7 +151,7 @@ impl Body for Reader {
 }
 
 impl Drop for Reader {
-    /// Leaves the stream. The call goes on; only where the client can come back does the stream stay.
+    /// Leaves the stream. The call continues; the stream stays only if the client can come back.
     fn drop(&mut self) {
         let mut state = self.streams.state();
         let Some(stream) = present(&mut state, self.number, self.generation) else { return };

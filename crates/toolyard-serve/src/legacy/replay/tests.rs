@@ -1,4 +1,4 @@
-//! What a client that comes back still finds.
+//! What a client that reconnects can still get.
 
 use std::future::poll_fn;
 
@@ -46,7 +46,7 @@ async fn an_unread_answer_outlives_the_messages_of_other_streams() {
     outlet.answer(message(1)).await;
     left(&streams).await.1.tell(message(2 * LARGE), Weight::Heavy);
     assert_eq!(after(&streams, format!("{number}-0")).await, Some(1), "the answer, if not what came before");
-    // Now that they have been read, they are no better than the rest.
+    // Now that they have been read, they are kept no longer than the rest.
     let (_, other) = left(&streams).await;
     (0..255).for_each(|_| other.tell(message(1), Weight::Light));
     assert_eq!(after(&streams, format!("{number}-1")).await, None);
