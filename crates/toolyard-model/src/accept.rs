@@ -53,7 +53,7 @@ mod tests {
         };
         let taken = Cell::new(0);
         let looped = accept_all("a connection", accept, |()| taken.set(taken.get() + 1));
-        assert!(tokio::time::timeout(Duration::from_secs(60), looped).await.is_err());
+        assert!(tokio::time::timeout(Duration::from_mins(1), looped).await.is_err());
         assert_eq!(taken.get(), 1);
         assert_eq!(*at.borrow(), [0, 10, 30, 70, 70, 80, 100, 140, 220]);
     }
