@@ -85,7 +85,7 @@ where
 /// Accepts connections until `scope` or the endpoint ends.
 pub async fn serve_http(listener: TcpListener, endpoint: Arc<Endpoint>, scope: Scope) {
     let (guard, room) = (Guard::of(&listener, &endpoint.options), Room::new(&endpoint));
-    let door = Arc::new(Door { endpoint, guard, trust: Trust::Nothing });
+    let door = Arc::new(Door { endpoint, guard, proof: Proof::Nothing });
     accept_all(listener, &door.endpoint, &scope, |stream| match room.enter(&door.endpoint.counts) {
         Entry::Welcome(permit) => scope.spawn(door.clone().serve_connection(stream, permit)),
         Entry::Refused(permit) => scope.spawn(refuse_connection(stream, permit)),
