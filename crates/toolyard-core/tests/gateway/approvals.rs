@@ -42,7 +42,7 @@ impl World {
         Self { era, by, approval, folder, double, gateway }
     }
 
-    /// Another gateway goes on with the same files.
+    /// Another gateway continues with the same files.
     async fn restart(&mut self) {
         self.gateway.end().await;
         self.gateway = gateway(&self.folder, &self.double, self.approval);

@@ -121,7 +121,7 @@ async fn definitions_are_shown_byte_for_byte_apart_from_the_name() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn changes_are_announced_once_to_those_who_see_them_and_want_to_know() {
+async fn changes_are_announced_once_to_listeners_that_see_them() {
     let (one, two) = (Double::new(OLD, &["a"]), Double::new(OLD, &["b"]));
     let gateway = gateway(&[("one", &one), ("two", &two)]);
     let listen = |view: &str, filter: serde_json::Value| {
@@ -149,7 +149,7 @@ async fn changes_are_announced_once_to_those_who_see_them_and_want_to_know() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_subscription_upstream_serves_all_who_watch_and_ends_with_the_last() {
+async fn one_subscription_upstream_serves_all_clients_and_ends_with_the_last() {
     let double = Double::new(OLD, &[]);
     double.resources.lock().unwrap().push(json!({ "uri": "test://r", "name": "r" }));
     let gateway = gateway(&[("a", &double)]);
@@ -183,7 +183,7 @@ async fn one_subscription_upstream_serves_all_who_watch_and_ends_with_the_last()
     assert_eq!(count("resources/unsubscribe"), 1);
 }
 
-/// Tools that strict clients refuse, and the whole list with them.
+/// Tools that make strict clients reject the whole list.
 fn strange() -> serde_json::Value {
     json!([
         { "name": "any", "description": null, "inputSchema": { "type": "object", "properties": { "x": true } } },

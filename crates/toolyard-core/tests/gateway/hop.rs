@@ -97,7 +97,7 @@ async fn a_call_whose_version_is_refused_is_made_again_after_a_reconnect() {
     let gateway = gateway(&[("a", &double)]);
     let client = Client::new(&gateway, NEW, "");
     client.tools().await;
-    // On this link it answers nothing any more; on the next one both sides know better.
+    // On this link it answers nothing any more; on the next one both sides know the version.
     other.store(true, Ordering::SeqCst);
     double.mute.store(true, Ordering::SeqCst);
     let call = client.send("tools/call", json!({ "name": "a__t", "arguments": {} }));

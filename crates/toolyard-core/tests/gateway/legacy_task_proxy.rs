@@ -203,7 +203,7 @@ async fn the_answer_to_a_cancel_shows_that_the_task_has_stopped() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_became_of_a_task_names_resources_as_the_view_does() {
+async fn the_result_of_a_task_names_resources_as_the_view_does() {
     let double = server(|_| {
         let mut task = task("t1", "completed");
         task["result"] = json!({ "content": [{ "type": "resource_link", "uri": "test://r", "name": "r" }] });

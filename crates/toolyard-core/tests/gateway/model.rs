@@ -1,5 +1,5 @@
-//! An upstream through whatever may happen to it, by a virtual clock: random events against a few plain rules.
-//! Its machine alone is held against a model beside its own file.
+//! An upstream through random events, by a virtual clock, checked against a few plain rules.
+//! Its state machine alone is checked against a model beside its own file.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -19,11 +19,11 @@ use crate::support::{Attempt, Client, Double, start};
 
 /// How many steps of its life are kept.
 const KEPT: usize = 100;
-/// One that is silent is found out within three pings and their waits, and what one may be late by.
+/// A silent upstream is noticed within three pings and their waits, with some tolerance.
 const FOUND_OUT: Duration = Duration::from_secs(40);
-/// A call may take so long, and is an excuse meanwhile.
+/// A call may take so long, and explains silence meanwhile.
 const CALL: Duration = Duration::from_secs(30);
-/// The longest attempt, the longest rest and a few more.
+/// The longest attempt, the longest wait and a little more.
 const SURELY: Duration = Duration::from_mins(5);
 
 #[derive(Clone, Debug)]
@@ -130,7 +130,7 @@ impl Scene {
         self.last_call = Some(Instant::now());
     }
 
-    /// What holds at any time.
+    /// What must hold at any time.
     fn check(&mut self, state: &State) -> Result<(), TestCaseError> {
         let changes: Vec<_> = state.history.changes().collect();
         prop_assert!(changes.len() <= KEPT);
@@ -149,7 +149,7 @@ impl Scene {
         Ok(())
     }
 
-    /// Without any more trouble it is active in the end, every call has its answer, and the end is the end.
+    /// Without further trouble the upstream becomes active, every call has its answer, and nothing follows the end.
     async fn finish(mut self) -> Result<(), TestCaseError> {
         self.silence(false);
         self.double.attempts.lock().unwrap().clear();
@@ -170,7 +170,7 @@ impl Scene {
     }
 }
 
-/// Whether it was answered rather than refused; never with another's answer.
+/// Whether it was answered rather than refused; never with the answer to another call.
 fn is_own_answer(word: usize, answer: Answer) -> Result<bool, TestCaseError> {
     match answer {
         Ok(AnswerBody::Whole(result, _)) => {
@@ -197,7 +197,7 @@ fn is_own_answer(word: usize, answer: Answer) -> Result<bool, TestCaseError> {
 
 proptest! {
     #[test]
-    fn whatever_happens_steps_are_valid_calls_have_one_answer_and_the_dead_come_back(
+    fn whatever_happens_steps_are_valid_calls_have_one_answer_and_dead_upstreams_come_back(
         events in prop::collection::vec(event(), 1..80),
     ) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();

@@ -1,5 +1,5 @@
-//! What is held against an upstream and what is not: a network that is away, an answer that makes no sense,
-//! what an earlier connection did, a client that has left.
+//! What counts against an upstream and what does not: a network that is down, an invalid answer,
+//! an earlier connection, a client that has disconnected.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -161,7 +161,7 @@ async fn a_call_that_ends_after_its_client_has_left_does_not_bring_the_client_ba
     assert!(is_counted(&gateway, &client).await);
     gateway.ended(client.key());
     assert!(!is_counted(&gateway, &client).await);
-    // It ends by silence.
+    // It times out.
     seconds(60).await;
     call.await.unwrap().unwrap();
     assert!(!is_counted(&gateway, &client).await);

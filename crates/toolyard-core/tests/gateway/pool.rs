@@ -1,4 +1,4 @@
-//! Upstreams that ask their clients: who is asked, and who gets a connection of its own.
+//! Upstreams that ask their clients: which client is asked, and which gets a connection of its own.
 
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -361,7 +361,7 @@ async fn a_panic_over_a_message_of_a_clients_link_costs_that_link_and_freezes_no
     text_of(&first, "shout").await;
     asking.wait_open(2).await;
     assert_eq!((text_of(&first, "who").await, text_of(&second, "who").await), ("3".into(), "2".into()));
-    // Those that lie idle still end.
+    // Idle connections still end.
     tokio::time::sleep(Duration::from_hours(2)).await;
     asking.wait_open(1).await;
 }

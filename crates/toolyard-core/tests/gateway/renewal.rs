@@ -1,4 +1,4 @@
-//! What clients set up at an upstream that remembers it, after the connection that remembered is gone.
+//! What clients set up at an upstream that remembers it, after the connection with that state is gone.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -25,9 +25,9 @@ struct Program {
     /// What each connection received, in order.
     seen: Arc<Mutex<Vec<(usize, Value)>>>,
     running: Arc<Mutex<HashMap<usize, CancellationToken>>>,
-    /// Whether its era is taken from its silence.
+    /// Whether its era is inferred from its silence.
     silent: bool,
-    /// What was known of it each time it was connected to.
+    /// The known revision at each connect.
     known: Arc<Mutex<Vec<Option<Revision>>>>,
 }
 
@@ -172,7 +172,7 @@ async fn a_watch_is_kept_when_the_shared_process_dies() {
 }
 
 /// What the program did before it was subscribed to again is unknown, so the client gets an update.
-async fn check_word_after(sharing: Sharing, process: usize) {
+async fn check_update_after(sharing: Sharing, process: usize) {
     let program = Program::default();
     let gateway = program.gateway(sharing);
     let client = Client::new(&gateway, Revision::V2025_11_25, "a");
@@ -194,8 +194,8 @@ async fn check_word_after(sharing: Sharing, process: usize) {
 
 #[tokio::test(start_paused = true)]
 async fn subscribed_clients_get_an_update_once_a_restarted_program_is_subscribed_to_again() {
-    check_word_after(Sharing::Shared, 0).await;
-    check_word_after(Sharing::Client, 1).await;
+    check_update_after(Sharing::Shared, 0).await;
+    check_update_after(Sharing::Client, 1).await;
 }
 
 #[tokio::test(start_paused = true)]

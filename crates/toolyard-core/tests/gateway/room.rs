@@ -1,4 +1,4 @@
-//! What calls may hold that an upstream has not answered.
+//! How many bytes unanswered calls may hold.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -48,18 +48,18 @@ async fn calls_that_are_not_answered_hold_only_so_many_bytes_and_the_next_is_ref
         );
     }
     assert_eq!(calls(&double), 8, "it has not seen them");
-    // What is small finds room in any case.
+    // A small call finds room in any case.
     start(&client, 60 * 1024).await.abort();
     assert_eq!(calls(&double), 9);
     // Other upstreams are not concerned.
     let elsewhere = client.call("b__t", json!({ "text": "x".repeat(LARGE) })).await.unwrap();
     assert!(elsewhere["isError"].is_null());
-    // What ends makes room, however it ends.
+    // A call that ends makes room, however it ends.
     running.swap_remove(3).abort();
     tokio::time::sleep(Duration::from_millis(1)).await;
     running.push(start(&client, LARGE).await);
     assert_eq!(calls(&double), 10);
-    // By silence all of them end.
+    // All of them time out.
     tokio::time::sleep(Duration::from_mins(1)).await;
     hush.everything.store(false, Ordering::SeqCst);
     assert!(call(&client, LARGE).await["isError"].is_null());

@@ -311,7 +311,7 @@ impl Client {
         Self { gateway: gateway.clone(), origin, inbox: Arc::default() }
     }
 
-    /// A client that has proven who it is.
+    /// A client that has authenticated.
     pub(crate) fn named(gateway: &Gateway, revision: Revision, view: &str, name: &str) -> Self {
         let mut client = Self::new(gateway, revision, view);
         if let Some(origin) = Arc::get_mut(&mut client.origin) {

@@ -136,7 +136,7 @@ async fn the_status_of_a_task_reaches_no_other_client_before_its_owner_is_known(
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_has_proven_who_it_is_finds_its_tasks_in_whatever_session() {
+async fn an_authenticated_client_finds_its_tasks_in_any_session() {
     let gateway = gateway(&[("a", &worker())]);
     let [ann, again, bob] = ["ann", "ann", "bob"].map(|name| Client::named(&gateway, OLD, "a", name));
     ann.tools().await;
@@ -147,7 +147,7 @@ async fn who_has_proven_who_it_is_finds_its_tasks_in_whatever_session() {
     assert_eq!(bob.ask("tasks/get", json!({ "taskId": task })).await.unwrap_err().code(), -32602);
 }
 
-/// A server with a process for each client, which all count their tasks from one, and say whose a result is.
+/// A server with a process for each client. Each process counts its tasks from one, and names its client in results.
 fn processes() -> Gateway {
     let behaviour: Behaviour = Arc::new(move |request, _| {
         let whose = format!("{:?}", request.origin.client);

@@ -50,7 +50,7 @@ async fn what_is_left_while_the_upstream_is_away_is_taken_back() {
     let client = Client::new(&gateway, OLD, "a");
     client.tools().await;
     let watching = watch(&client, &uris);
-    // Who has never answered a ping is not judged by its silence.
+    // An upstream that has never answered a ping is not judged by its silence.
     seconds(12).await;
     assert_eq!(count_of(&double, &Method::RESOURCES_SUBSCRIBE), 1);
     hush.everything.store(true, Ordering::SeqCst);
@@ -113,8 +113,8 @@ fn thoughtful(takes: u64) -> (Arc<Double>, Arc<Mutex<Vec<String>>>) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_leaves_before_the_server_has_begun_to_watch_leaves_nothing_watched() {
-    // Sooner, and later than anybody waits for the answer.
+async fn a_client_that_leaves_before_the_server_begins_to_watch_leaves_nothing_watched() {
+    // Earlier and later than the client waits for the answer.
     for takes in [5, 25] {
         let (double, watched) = thoughtful(takes);
         let uris = ["test://a".to_owned()];
@@ -128,7 +128,7 @@ async fn who_leaves_before_the_server_has_begun_to_watch_leaves_nothing_watched(
         seconds(60).await;
         assert_eq!(count_of(&double, &Method::RESOURCES_SUBSCRIBE), 1);
         assert_eq!(*watched.lock().unwrap(), Vec::<String>::new(), "it takes {takes} s");
-        // Who is refused because it takes so long has left, too.
+        // A client that is refused because it takes so long has left, too.
         let _watching = watch(&bob, &uris);
         seconds(60).await;
         let is_watched = takes < 10;
@@ -138,7 +138,7 @@ async fn who_leaves_before_the_server_has_begun_to_watch_leaves_nothing_watched(
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_comes_back_while_the_server_begins_to_watch_is_watched_for() {
+async fn a_client_that_comes_back_while_the_server_begins_to_watch_gets_updates() {
     let (double, watched) = thoughtful(5);
     let uris = ["test://a".to_owned()];
     offer(&double, &uris);

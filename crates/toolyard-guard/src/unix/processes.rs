@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_killed_is_seen_to_end_before_it_has() {
+    fn a_killed_process_is_seen_to_end_before_it_has_ended() {
         let rest = "S 7 8 9 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 4242 0";
         assert!(!has_begun_to_end(&format!("5 (sh) {rest}")));
         assert!(has_begun_to_end(&format!("5 (sh) {}", rest.replace("4194560", "4194564"))));
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn everybody_below_is_found_in_any_order() {
+    fn all_descendants_are_found_in_any_order() {
         let all = [process(4, 3), process(3, 2), process(2, 1), process(9, 8), process(1, 0)];
         let mut ids: Vec<i32> = below(&[1], &all).iter().map(|process| process.id).collect();
         ids.sort_unstable();

@@ -117,7 +117,7 @@ serve(on)
 }
 
 #[tokio::test]
-async fn a_child_that_dies_on_the_probe_is_respawned_and_spoken_to_in_the_old_way() {
+async fn a_child_that_dies_on_the_probe_is_respawned_for_the_legacy_handshake() {
     let scope = Scope::new();
     let script = r#"
 def on(id, method, params):
@@ -166,7 +166,7 @@ async fn a_missing_program_is_named() {
 }
 
 #[tokio::test]
-async fn a_pin_to_the_modern_era_refuses_an_older_child() {
+async fn a_pin_to_the_modern_era_refuses_a_legacy_child() {
     let scope = Scope::new();
     let error = meet(&scope, python(LEGACY), EraPin::Modern).await.unwrap_err();
     assert_eq!(error.trouble, Trouble::Incompatible);
@@ -272,7 +272,7 @@ serve(on)
     assert_eq!(whole(soon(connected.link.call(call(1, json!({})), Peer::none())).await), json!({}));
 }
 
-/// Speaks the era of its first message, and notes each start in a file.
+/// Speaks the era of its first message, and records each start in a file.
 const DUAL: &str = r#"
 open(sys.argv[1], "a").write("x")
 time.sleep(float(sys.argv[2]))
@@ -350,6 +350,6 @@ serve(on)
     assert!(error.to_string().contains("exited with status 5"), "{error}");
     let message = error.to_string();
     let kid = message.rsplit_once("kid ").unwrap().1.split(';').next().unwrap().parse().unwrap();
-    // Sessions of their own are the business of the guard that a child will run under.
+    // Processes in sessions of their own are left to the guard that a child runs under.
     let _ = nix::sys::signal::kill(nix::unistd::Pid::from_raw(kid), nix::sys::signal::Signal::SIGKILL);
 }

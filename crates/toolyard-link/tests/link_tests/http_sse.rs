@@ -1,4 +1,4 @@
-//! Upstreams of the oldest HTTP kind (HTTP+SSE) that are slow to take what is posted.
+//! HTTP+SSE upstreams that are slow to accept what is posted.
 
 use http::Method as Http;
 use serde_json::{Value, json};
@@ -57,7 +57,7 @@ impl Setup {
         (calls, unanswered)
     }
 
-    /// Takes a call, whose post it is, and answers it.
+    /// Accepts the post of a call and answers the call.
     async fn answer(&mut self, waiting: JoinHandle<Answer>, taken: Exchange) -> Value {
         self.sent.message(json!({"jsonrpc": "2.0", "id": taken.body()["id"], "result": {"ok": 1}})).await;
         taken.status(202);
@@ -76,7 +76,7 @@ async fn a_call_given_up_makes_room_for_the_next_where_nothing_is_taken() {
     let taken = setup.server.posted("tools/call").await;
     assert_eq!(taken.body()["params"]["n"], POSTS);
     assert_eq!(setup.answer(waiting, taken).await, json!({"ok": 1}));
-    // What is taken late, as by servers that answer a post when the call is over, is not failed.
+    // A post that is accepted late, as by servers that answer it when the call is over, does not fail.
     let (late, taken) = (calls.remove(0), unanswered.remove(0));
     assert_eq!(setup.answer(late, taken).await, json!({"ok": 1}));
 }

@@ -20,7 +20,7 @@ fn hello() -> Value {
     json!({"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}})
 }
 
-/// Answers a handshake with the session `id`; gives back its `initialize`.
+/// Answers a handshake with the session `id`; returns its `initialize`.
 pub(crate) async fn open(server: &mut Server, id: &str) -> Value {
     let exchange = server.posted("initialize").await;
     let body = exchange.body();
@@ -112,7 +112,7 @@ async fn each_client_has_its_own_session_and_takes_it_along() {
 }
 
 #[tokio::test]
-async fn requests_that_stand_alone_share_a_session_under_minted_ids() {
+async fn requests_without_a_session_share_one_under_minted_ids() {
     let mut setup = setup().await;
     let (peer, mut received) = recorder();
     let alone = |n| origin(ClientKey::Request(n), Revision::NEWEST);
@@ -260,7 +260,7 @@ async fn unasked_messages_come_with_the_client_whose_session_it_is() {
     inbox.message(json!({"jsonrpc": "2.0", "method": "notifications/resources/updated", "params": {}})).await;
     let event = next_event(&mut setup.connected.events).await;
     assert!(matches!(&event, LinkEvent::Notification(Some(key), _) if *key == client), "{event:?}");
-    // Asked here in the middle of a call, the call's own client is meant.
+    // A question here during a call is for the call's own client.
     inbox.message(json!({"jsonrpc": "2.0", "id": 5, "method": "roots/list"})).await;
     let response = setup.server.responded().await;
     assert_eq!(response.body()["id"], 5);
@@ -348,8 +348,8 @@ async fn a_call_given_up_during_the_handshake_leaves_nothing_behind() {
     assert_eq!(whole(soon(waiting).await.unwrap()), json!({"ok": 1}));
 }
 
-/// A session is there already, but its first call does not wait for it any more. False if it was given up too
-/// late: an upstream that does not answer the last of the handshake is not waited for for long.
+/// A session exists already, but its first call does not wait for it any more. False if the call was cancelled too
+/// late: an upstream that does not answer the last message of the handshake is not waited for for long.
 async fn given_up(setup: &mut Setup, id: &str, last: impl AsyncFnOnce(&mut Server) -> Exchange) -> bool {
     let waiting = setup.call(&session(id), json!({}), Peer::none());
     let exchange = setup.server.posted("initialize").await;

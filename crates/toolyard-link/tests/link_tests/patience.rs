@@ -1,4 +1,4 @@
-//! Servers that are slow to say which era they speak: what is made of their silence, and for how long.
+//! Servers that are slow to answer which era they speak: what their silence means, and for how long.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::support::{offer, soon};
 /// What a server does with the question which era it speaks.
 #[derive(Clone, Copy, PartialEq)]
 enum Manner {
-    /// Both eras, but on its first connection not a word before it has been greeted in the old way.
+    /// Both eras, but on its first connection it sends nothing before the legacy handshake.
     LateOnce,
     /// Both eras, and every connection is slow.
     Slow,
@@ -117,7 +117,7 @@ async fn a_late_answer_still_counts_and_the_next_connection_is_opened_in_the_rig
 }
 
 #[tokio::test]
-async fn silence_is_taken_for_the_old_era_but_is_only_a_guess() {
+async fn silence_is_taken_for_the_legacy_era_but_is_only_a_guess() {
     let server = Server::start(Manner::Silent).await;
     let connected = server.meet(None).await;
     assert_eq!(connected.era(), Era::Legacy);
@@ -132,7 +132,7 @@ async fn an_answer_settles_the_era() {
 }
 
 #[tokio::test]
-async fn a_server_that_was_modern_before_is_given_the_time_to_say_so_again() {
+async fn a_server_that_was_modern_before_gets_the_time_to_answer_again() {
     let server = Server::start(Manner::Slow).await;
     let connected = server.meet(Some(Era::Modern)).await;
     assert_eq!(connected.era(), Era::Modern);

@@ -223,7 +223,7 @@ async fn a_question_outside_any_call_is_an_event() {
 }
 
 #[tokio::test]
-async fn log_messages_go_to_the_only_caller_and_changes_to_everybody() {
+async fn log_messages_go_to_the_only_caller_and_changes_to_all() {
     let Setup { link, mut upstream, mut events, .. } = legacy();
     let (peer, mut received) = recorder();
     let waiting = tokio::task::spawn(link.call(call(1, json!({})), peer));

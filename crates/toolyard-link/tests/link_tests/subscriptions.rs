@@ -49,7 +49,7 @@ impl Setup {
 }
 
 #[tokio::test]
-async fn a_resource_is_watched_until_the_last_who_shares_the_session_leaves() {
+async fn a_resource_is_watched_until_the_last_client_of_the_session_leaves() {
     let mut setup = setup().await;
     let (ann, bob) = (alone(1), alone(2));
     let waiting = setup.call(&ann, json!({}), Peer::none());
@@ -59,7 +59,7 @@ async fn a_resource_is_watched_until_the_last_who_shares_the_session_leaves() {
     whole(soon(waiting).await.unwrap());
     setup.watch(&ann, "a:b").await;
     setup.watch(&bob, "a:b").await;
-    // Who watches it twice, since it had to ask again, leaves once.
+    // A client that subscribes twice, since it had to ask again, leaves once.
     setup.watch(&bob, "a:b").await;
     soon(setup.connected.link.unsubscribe(&ann, "a:b")).await;
     soon(setup.connected.link.unsubscribe(&ann, "a:b")).await;
@@ -111,7 +111,7 @@ async fn only_what_is_still_watched_is_set_up_in_a_new_session_and_only_once() {
 }
 
 #[tokio::test]
-async fn who_turns_away_has_its_session_ended_as_soon_as_its_calls_are_over() {
+async fn a_client_that_leaves_has_its_session_ended_once_its_calls_are_over() {
     let mut setup = setup().await;
     let waiting = setup.call(&session("ann"), json!({}), Peer::none());
     open(&mut setup.server, "ann").await;
@@ -124,7 +124,7 @@ async fn who_turns_away_has_its_session_ended_as_soon_as_its_calls_are_over() {
     assert_eq!(ended.header("mcp-session-id"), "ann");
     ended.status(200);
     inbox.abandoned().await;
-    // What is taken back then is not worth a new session.
+    // Unsubscribing then is not worth a new session.
     soon(setup.connected.link.unsubscribe(&session("ann"), "a:b")).await;
     let waiting = setup.call(&session("ann"), json!({}), Peer::none());
     open(&mut setup.server, "ann again").await;
@@ -159,7 +159,7 @@ async fn subscriptions_of_a_lost_session_are_set_up_in_another_without_a_call() 
             drop(inbox);
             setup.server.got(Http::GET).await.status(404);
         } else {
-            // Who has left is not looked after.
+            // The subscriptions of a client that has left are not kept.
             setup.connected.link.forget(&ClientKey::Session("old".into()));
             assert_eq!(setup.server.got(Http::DELETE).await.header("mcp-session-id"), id);
             inbox.abandoned().await;
@@ -185,7 +185,7 @@ async fn a_session_with_subscriptions_makes_no_room_for_another() {
 }
 
 #[tokio::test]
-async fn who_turns_away_while_its_session_is_opened_leaves_none_behind() {
+async fn a_client_that_leaves_while_its_session_is_opened_leaves_none_behind() {
     let mut setup = setup().await;
     let waiting = setup.call(&session("ann"), json!({}), Peer::none());
     let hello = setup.server.posted("initialize").await;

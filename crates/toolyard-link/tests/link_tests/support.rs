@@ -114,7 +114,7 @@ pub(crate) async fn next_event(events: &mut mpsc::Receiver<LinkEvent>) -> LinkEv
     soon(events.recv()).await.expect("there is an event")
 }
 
-/// Waits for the end of a link and gives its reason.
+/// Waits for the end of a link and returns its reason.
 pub(crate) async fn closed(events: &mut mpsc::Receiver<LinkEvent>) -> String {
     loop {
         if let LinkEvent::Closed(why) = next_event(events).await {

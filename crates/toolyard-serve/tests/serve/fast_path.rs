@@ -1,4 +1,4 @@
-//! Requests as bytes on a connection: the usual ones, which are served by hand, and the others, which hyper serves.
+//! Requests as bytes on a connection: plain ones, which are served by hand, and others, which hyper serves.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -14,7 +14,7 @@ use toolyard_serve::admit::{Gate, Signed};
 
 use crate::support::{World, initialize, modern, until, world, world_with};
 
-/// A field that changes nothing but who serves the request.
+/// A field that changes nothing but which code serves the request.
 const UNUSUAL: &str = "connection: keep-alive, nothing-else";
 
 struct Client {
@@ -192,7 +192,7 @@ async fn a_request_may_come_in_two_pieces_cut_anywhere() {
         client.write(&request[cut..]).await;
         let answer = client.answer().await;
         assert_eq!((&*answer.status, answer.body.contains("\"echo\"")), ("HTTP/1.1 200 OK", true), "{cut}");
-        // The connection serves on.
+        // The connection is still served.
         client.write(&request).await;
         assert_eq!(client.answer().await, answer);
     }
@@ -268,7 +268,7 @@ async fn a_client_that_leaves_is_noticed_though_it_has_taken_nothing() {
         world.double.dropped.store(0, Ordering::SeqCst);
         let mut client = Client::new(&world).await;
         client.write(&call(&world, 1, "flood", &json!({}), more)).await;
-        // The call runs as long as something fits.
+        // The call runs as long as its data fits.
         let (mut sent, mut same) = (0, 0);
         until("nothing more fits", || {
             let now = world.double.flooded.load(Ordering::SeqCst);

@@ -1,5 +1,5 @@
-//! A client on a line that writes as fast as it can and reads nothing: what waits for it stays bounded, and it
-//! is waited for no longer than it is worth.
+//! A client on a line that writes as fast as it can and reads nothing: the queue for it stays bounded, and it
+//! is disconnected after a while.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What a legacy client meets over HTTP: handshake, session, calls, questions, subscriptions, batches.
+//! What a legacy client gets over HTTP: handshake, session, calls, questions, subscriptions, batches.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;

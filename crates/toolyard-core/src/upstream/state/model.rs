@@ -80,7 +80,7 @@ fn check(state: &State, model: &Model) -> Result<(), TestCaseError> {
 }
 
 #[test]
-fn the_dead_come_back_by_being_discovered_and_the_ended_never() {
+fn dead_upstreams_come_back_by_being_discovered_and_ended_ones_never() {
     let mut state = State::new(SystemTime::UNIX_EPOCH);
     let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1);
     for phase in [Phase::Connecting, Phase::Retrying, Phase::Dead] {
