@@ -1,4 +1,4 @@
-//! Limits on calls: how many run at once, which calls wait, and what a client learns of it; and deadlines set by a call.
+//! Limits on calls: how many run at once, which wait, and what a client learns of it; and deadlines set by a call.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

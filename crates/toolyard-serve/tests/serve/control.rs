@@ -1,4 +1,4 @@
-//! The control API: behind the same admission as MCP, over TCP and over the local socket, and which client is an operator.
+//! The control API: behind the same admission as MCP, over TCP and the local socket, and which client is an operator.
 
 use std::sync::Arc;
 
