@@ -23,21 +23,21 @@ pub use opening::CurrentRules;
 use opening::Opening;
 use relay::Relay;
 
-/// What a client of this shim gets to see, and how the shim proves who it is.
+/// The view of this shim's client, and its credentials.
 pub struct Shim {
     pub locator: GatewayLocator,
-    /// The path of the view below `/mcp`; everything where none is given.
+    /// The path of the view below `/mcp`; the view of everything if `None`.
     pub view: Option<String>,
     pub is_hub: bool,
-    /// What tokens are made from.
+    /// The rules for making tokens.
     pub rules: Option<Rules>,
     pub current_rules: CurrentRules,
-    /// What is wrong with the config, where it could not be read.
+    /// The problem of the config, if it could not be read.
     pub trouble: Option<String>,
 }
 
 impl Shim {
-    /// Runs until the client closes its end, or no gateway can be had.
+    /// Runs until the client closes its end, or no gateway can be reached.
     pub async fn run(self) -> io::Result<()> {
         let Self { locator, view, is_hub, rules, current_rules, trouble } = self;
         Relay::new(locator, Opening::new(view, rules, current_rules, trouble), is_hub).run().await

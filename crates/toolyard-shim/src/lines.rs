@@ -1,11 +1,11 @@
-//! Lines in and out, on whatever carries bytes.
+//! Reads and writes lines on any stream of bytes.
 
 use bytes::Bytes;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use toolyard_proto::codec::TooLarge;
 use toolyard_proto::codec::line::LineDecoder;
 
-/// The next whole line; `None` at the end. What a dying writer left half written is no line.
+/// The next complete line; `None` at the end. An incomplete line of a writer that died is dropped.
 pub(crate) async fn next_line(
     decoder: &mut LineDecoder,
     read: &mut (impl AsyncRead + Unpin),

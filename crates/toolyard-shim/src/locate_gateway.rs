@@ -28,7 +28,7 @@ use crate::{log, system};
 /// How long finding or starting a gateway may take.
 const LIMIT: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_millis(20);
-/// How long a gateway that waits may take to find that its turn has come. It looks every second.
+/// How long a standby gateway may take to notice that the other one has ended. It checks every second.
 const STANDBY: Duration = Duration::from_secs(5);
 /// How long a gateway may take to answer the first message.
 const FIRST_ANSWER: Duration = Duration::from_secs(5);
@@ -59,17 +59,17 @@ pub(crate) struct Refusal {
     pub(crate) about: About,
 }
 
-/// What it is for.
+/// The subject of the refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum About {
-    /// The token: another may help.
+    /// The token: another one may be accepted.
     Token,
     /// There is no such view.
     View,
     Other,
 }
 
-/// How a gateway is started: with which arguments, and where.
+/// The command that starts a gateway: its arguments and its folder.
 #[derive(Debug)]
 pub struct Start {
     pub arguments: Vec<OsString>,
@@ -86,7 +86,7 @@ impl GatewayLocator {
         self.sockets().any(|path| local::is_answered(&path))
     }
 
-    /// A connection to the gateway, which is started if there is none. `opening` comes before everything else.
+    /// A connection to the gateway, which is started if none runs. `opening` is sent before everything else.
     pub(crate) async fn join(&self, opening: &Opening) -> io::Result<Met> {
         let deadline = Instant::now() + LIMIT;
         loop {
@@ -117,7 +117,7 @@ impl GatewayLocator {
         let part = |path: &Path| path.file_name().map(OsStr::to_owned);
         let set = |path: &Path| (path.parent().and_then(part), part(path));
         let announced = self.state_dir.as_deref().and_then(state_dir::announced_socket);
-        // The folder may be that of several config sets.
+        // Several config sets may share the folder.
         let announced = announced.filter(|path| set(path) == set(&self.socket));
         announced.into_iter().chain([self.socket.clone()])
     }
@@ -148,7 +148,7 @@ impl GatewayLocator {
         }
     }
 
-    /// A gateway that runs already and is about to take the place of one that has just ended.
+    /// A standby gateway that is about to replace one that has just ended.
     async fn standby(&self, opening: &Opening) -> Option<Met> {
         let deadline = Instant::now() + STANDBY;
         while Standby::is_there(&self.socket) && Instant::now() < deadline {
@@ -187,7 +187,7 @@ impl GatewayLocator {
         let program = std::env::current_exe().map_err(what("find this program"))?;
         let mut command = Command::new(program);
         command.args(&self.start.arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(log.writer());
-        // Who our client is concerns neither the gateway nor what it starts.
+        // The identity of our client concerns neither the gateway nor its children.
         command.env_remove(TOKEN);
         system::detach(&mut command);
         command.current_dir(&self.start.folder).spawn().map_err(what("start the gateway"))
@@ -221,7 +221,7 @@ fn refusal_in(line: &Bytes) -> Option<Refusal> {
 /// The gateway's stderr. The gateway has no terminal, so its stderr goes to a file in the state directory.
 struct Log {
     file: Option<(PathBuf, File)>,
-    /// Where it ended before.
+    /// The length of the log when it was opened.
     start: u64,
 }
 
@@ -265,7 +265,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_refusal_is_for_what_the_gateway_names() {
+    fn the_subject_of_a_refusal_is_the_one_that_the_gateway_names() {
         let check = |error: &str, expected: About| {
             let line = format!(r#"{{"jsonrpc":"2.0","id":null,"error":{{"code":-32600,{error}}}}}"#);
             let refusal = refusal_in(&Bytes::from(line));

@@ -1,5 +1,5 @@
-//! What has to be known to carry a client from one gateway to the next: which of its calls are under way, and
-//! which of its messages have to be sent to a new gateway. Nothing here reads, writes or waits.
+//! The state that a client takes from one gateway to the next: its calls in flight, and the messages that a new gateway
+//! must receive. Nothing here reads, writes or waits.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -9,7 +9,7 @@ use toolyard_proto::error::Fault;
 use toolyard_proto::modern::{Claim, claim, stamp_result};
 use toolyard_proto::{CallError, Id, Incoming, Message, Method, Notification, Raw, RequestMessage, Response};
 
-/// What may change unheard between two gateways, by the capability that announces it.
+/// Lists that may change without a notification between two gateways, by the capability that announces them.
 const CHANGES: [(&str, Method); 3] = [
     ("tools", Method::TOOLS_CHANGED),
     ("prompts", Method::PROMPTS_CHANGED),
@@ -18,46 +18,46 @@ const CHANGES: [(&str, Method); 3] = [
 
 #[derive(Debug, Default)]
 pub(crate) struct Memory {
-    /// How many gateways there were before this one.
+    /// How many gateways have been lost.
     generation: u64,
     calls: HashMap<Id, Call>,
-    /// How many were answered.
+    /// How many calls were answered.
     answers: u64,
     handshake: Option<Handshake>,
-    /// What else a session consists of, by what it is about: each a request to be made again.
+    /// The other settings of the session, by subject: each is a request that is sent to the next gateway.
     settings: BTreeMap<String, RequestMessage>,
-    /// Requests that were made again, and whose answers the client has had already.
+    /// Requests that were sent again although the client already has their answers.
     repeated: HashSet<Id>,
-    /// How many there were.
+    /// How many requests were sent again in all.
     repeats: u64,
     /// Whether this is a session of the hub.
     is_hub: bool,
-    /// Requests that turn such a session to an instance, or away from it (none), until they are answered.
+    /// Unanswered requests that connect the session to an instance, or disconnect it (`None`).
     turning: HashMap<Id, Option<RequestMessage>>,
-    /// The request that turns it to its instance again, until it is answered.
+    /// The unanswered request that connects the session to its instance again.
     returning: Option<Id>,
-    /// Questions that are open with the client: their ids as it knows them, and as the gateway does.
+    /// Open questions of the gateway: the id that the client knows, and the gateway's own id.
     asked: HashMap<Id, Id>,
 }
 
 /// A request of the client.
 #[derive(Debug)]
 struct Call {
-    /// As people know it.
+    /// Its name in messages to people.
     what: String,
     method: Method,
-    /// Whether its answer carries the stamps of a result.
+    /// Whether its answer has the fields of a modern result.
     stamped: bool,
-    /// The request itself, where it changes nothing and so can be sent to another gateway.
+    /// The request itself, if it changes nothing and so can be sent to another gateway.
     read_only: Option<RequestMessage>,
     /// How many gateways were lost while it was in flight.
     losses: u8,
 }
 
-/// How often a request is sent again at most.
+/// How often a request is sent again.
 const MOST_REPEATS: u8 = 3;
 
-/// Requests that change nothing, so that doing them twice does no harm.
+/// Requests that change nothing, so that repeating them does no harm.
 const READ_ONLY: [&str; 11] = [
     "ping",
     "server/discover",
@@ -79,7 +79,7 @@ struct Handshake {
     is_confirmed: bool,
 }
 
-/// What a session of the hub is connected to, among its settings.
+/// The connected instance of a hub session, among its settings.
 const INSTANCE: &str = "instance";
 
 impl Memory {
@@ -87,7 +87,7 @@ impl Memory {
         Self { is_hub, ..Self::default() }
     }
 
-    /// A line from the client; what to pass on of it.
+    /// Handles a line from the client; returns the line to pass on.
     pub(crate) fn client_sent(&mut self, line: Bytes) -> Option<Bytes> {
         match Incoming::parse(&line) {
             Ok(Incoming::One(message)) => self.note(message, line),
@@ -97,7 +97,7 @@ impl Memory {
                 }
                 Some(line)
             }
-            // The gateway reports what is wrong with it.
+            // The gateway reports the problem of an invalid line.
             Err(_) => Some(line),
         }
     }
@@ -139,7 +139,7 @@ impl Memory {
         }
     }
 
-    /// It has turned: what it watched where it was before is watched no longer.
+    /// The session has switched: subscriptions at the previous instance are over.
     fn turned(&mut self, to: Option<RequestMessage>) {
         let instance = |request: &RequestMessage| request.params.as_ref()?.at(&["arguments", "instance_id"]);
         let before = self.settings.remove(INSTANCE);
@@ -162,7 +162,7 @@ impl Memory {
         }
     }
 
-    /// An answer goes to the gateway that asked, under the id that it knows.
+    /// The client's answer goes to the gateway that asked, under that gateway's id.
     fn note_answer(&mut self, response: Response, line: Bytes) -> Option<Bytes> {
         let own = response.id.as_ref().and_then(|id| self.asked.remove(id));
         match own {
@@ -174,7 +174,7 @@ impl Memory {
         }
     }
 
-    /// A line from the gateway; what to pass on to the client.
+    /// Handles a line from the gateway; returns the lines for the client.
     pub(crate) fn gateway_sent(&mut self, line: Bytes) -> Vec<Bytes> {
         match Incoming::parse(&line) {
             Ok(Incoming::One(Message::Response(response))) => self.answered(&response, line),
@@ -221,7 +221,7 @@ impl Memory {
         vec![line]
     }
 
-    /// Every gateway counts its questions from one, and the client may still know one of an earlier gateway.
+    /// Every gateway numbers its questions from one, and the client may still know one of an earlier gateway.
     fn asks(&mut self, request: RequestMessage, line: Bytes) -> Bytes {
         if self.generation == 0 {
             self.asked.insert(request.id.clone(), request.id);
@@ -236,7 +236,7 @@ impl Memory {
         Id::string(&format!("yard-{}-{}", self.generation, id.as_raw().as_str()))
     }
 
-    /// The gateway needs no answer to a question of its own any more.
+    /// The gateway has withdrawn its question.
     fn takes_back(&mut self, notification: Notification, line: Bytes) -> Bytes {
         let Notification { method, params } = notification;
         let id = params.as_ref().and_then(|params| params.member("requestId")).and_then(Id::from_raw);
@@ -265,20 +265,20 @@ impl Memory {
         lines
     }
 
-    /// There will be no other gateway: nothing is kept for it.
+    /// There will be no other gateway, so nothing is kept for it.
     pub(crate) fn given_up(&mut self, why: &str) -> Vec<Bytes> {
         self.handshake = None;
         self.calls.values_mut().for_each(|call| call.read_only = None);
         self.lost(why)
     }
 
-    /// The same for messages that were not delivered to any gateway since.
+    /// The same for messages that were not sent to any gateway.
     pub(crate) fn not_passed_on(&mut self, why: &str) -> Vec<Bytes> {
         self.handshake = None;
         self.calls.drain().map(|(id, call)| call.not_passed_on(id, why)).collect()
     }
 
-    /// The client leaves: the answers that it will not get otherwise. Subscriptions end without a word.
+    /// The client disconnects: errors for its unanswered calls. Subscriptions end without an answer.
     pub(crate) fn unanswered(&mut self, why: &str) -> Vec<Bytes> {
         let calls = self.calls.drain().filter(|(_, call)| call.method != Method::LISTEN);
         calls.map(|(id, call)| call.failed(id, why)).collect()
@@ -289,7 +289,7 @@ impl Memory {
         self.answers
     }
 
-    /// What a gateway receives before anything else. A session of the hub returns to its instance with it.
+    /// The first messages to a new gateway. A hub session reconnects to its instance with them.
     pub(crate) fn introduction(&mut self) -> Vec<Bytes> {
         let Some(handshake) = &self.handshake else { return Vec::new() };
         let (request, is_confirmed) = (handshake.request.clone(), handshake.is_confirmed);
@@ -308,12 +308,12 @@ impl Memory {
         lines
     }
 
-    /// Whether the session is back at its instance, or never will be.
+    /// Whether the session is connected to its instance again, or never will be.
     pub(crate) fn has_returned(&self) -> bool {
         self.returning.is_none()
     }
 
-    /// What a gateway receives after that.
+    /// The messages to a new gateway after those.
     pub(crate) fn settings(&mut self) -> Vec<Bytes> {
         if self.handshake.as_ref().is_none_or(|handshake| !handshake.is_answered) {
             return Vec::new();
@@ -323,14 +323,14 @@ impl Memory {
         settings.into_iter().map(|request| self.again(request).1).collect()
     }
 
-    /// Requests that were in flight at a gateway that was lost and are sent to this one under their own ids.
+    /// Requests in flight at the lost gateway, which are sent to this one under their own ids.
     pub(super) fn repeats(&self) -> Vec<Bytes> {
         let lost = self.calls.values().filter(|call| call.losses > 0);
         let requests = lost.filter_map(|call| call.read_only.clone());
         requests.map(|request| Message::Request(request).render()).collect()
     }
 
-    /// The same request as one of our own.
+    /// The same request under an id of our own.
     fn again(&mut self, request: RequestMessage) -> (Id, Bytes) {
         self.repeats += 1;
         let id = Id::string(&format!("yard-again-{}-{}", self.generation, self.repeats));
@@ -338,7 +338,7 @@ impl Memory {
         (id.clone(), Message::Request(RequestMessage { id, ..request }).render())
     }
 
-    /// Whether the client waits for nothing that has an end of its own; a subscription has none.
+    /// Whether the client waits for no answer; subscriptions, which do not end by themselves, do not count.
     pub(crate) fn is_idle(&self) -> bool {
         self.calls.values().all(|call| call.method == Method::LISTEN)
     }

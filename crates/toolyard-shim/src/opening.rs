@@ -13,17 +13,17 @@ use toolyard_proto::token::Rules;
 use super::locate_gateway::{About, Refusal};
 use super::tokens::{Presented, Tokens};
 
-/// Where clients of what Toolyard replaces put their token.
+/// The variable for tokens of the program that Toolyard replaces.
 pub(crate) const TOKEN: &str = "MCP_AUTH_TOKEN";
 
-/// Reads again what tokens are made from, since a shim may outlive a secret.
+/// Reads the rules for tokens again, since a shim may outlive a secret.
 pub type CurrentRules = Box<dyn Fn() -> Option<Rules> + Send + Sync>;
 
 pub(crate) struct Opening {
     view: Option<String>,
     current_rules: CurrentRules,
     tokens: Mutex<Tokens>,
-    /// What is wrong with the config, where it could not be read.
+    /// The problem of the config, if it could not be read.
     trouble: Option<String>,
     /// Where the client works: it starts this program there.
     folder: Option<PathBuf>,
@@ -47,7 +47,7 @@ impl Opening {
         self.tokens.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The line for the next connection. Without one it is everything, for the owner of the socket.
+    /// The line for the next connection. Without one, the owner of the socket gets the view of everything.
     pub(crate) fn line(&self) -> Option<Bytes> {
         let mut tokens = self.tokens();
         if tokens.presented().is_some() {
@@ -62,17 +62,17 @@ impl Opening {
         (self.view.is_some() || token.is_some() || self.folder.is_some()).then(|| line.to_string().into())
     }
 
-    /// The gateway has let us in.
+    /// The gateway has accepted us.
     pub(crate) fn welcomed(&self) {
         self.tokens().taken();
     }
 
-    /// Whether there is another token to try with a gateway that gives this reason.
+    /// Whether there is another token to try after this refusal.
     pub(crate) fn has_another(&self, refusal: &Refusal) -> bool {
         refusal.about == About::Token && self.tokens().refused()
     }
 
-    /// Why we are not wanted, and what can be done about it where it is our token.
+    /// The reason of a refusal, with advice if it is about our token.
     pub(crate) fn explained(&self, refusal: Refusal) -> String {
         match refusal.about {
             About::Token => {}
@@ -86,7 +86,7 @@ impl Opening {
             About::Other => return refusal.why,
         }
         let tokens = self.tokens();
-        // Without a token is the last that is tried, after all that we can make.
+        // The last attempt is without a token, after all that we can make.
         let was_refused = tokens.presented() == Some(Presented::Nothing) && tokens.has_secret();
         let why = if was_refused { "the token is not accepted here" } else { &refusal.why };
         let advice = match (tokens.presented(), &self.trouble) {

@@ -1,4 +1,4 @@
-//! Carries lines between the client and whichever gateway there is.
+//! Carries lines between the client and the current gateway.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -28,20 +28,20 @@ const ROOM: usize = 64;
 const LAST_ANSWERS: Duration = Duration::from_secs(10);
 /// How long the last messages may take: those of a gateway that reads nothing more, and our own to the client.
 const LAST_WRITE: Duration = Duration::from_secs(1);
-/// How long a session of the hub may take to be back at its instance, which the new gateway has to find first.
+/// How long a hub session may take to reconnect to its instance, which the new gateway has to find first.
 const RETURN: Duration = Duration::from_secs(15);
 /// How long the client's first messages are awaited before the failure is reported.
 const LAST_QUESTIONS: Duration = Duration::from_millis(200);
 /// A connection that ends sooner was short.
 const SHORT: Duration = Duration::from_secs(5);
-/// How many of those there may be, one after the other, before one without an answer is the last.
+/// How many short connections in a row may end without an answer before the shim gives up.
 const MOST_SHORT: u32 = 8;
 /// The longest pause between two connections.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 /// Why a call was not answered.
 const LOST: &str = "the gateway was lost";
-const TOO_LATE: &str = "stdin was closed and 10 seconds went by";
+const TOO_LATE: &str = "stdin was closed 10 seconds ago";
 
 pub(crate) struct Relay {
     locator: GatewayLocator,
@@ -53,7 +53,7 @@ pub(crate) struct Relay {
 
 /// How a connection ended.
 enum Ended {
-    /// The client has closed its end: all is done, or there is a reason why it never will be.
+    /// The client has closed its end. All its calls are answered, or there is a reason why the rest will not be.
     Client(Option<&'static str>),
     /// The gateway is gone, and with it the calls under way.
     Gateway,
@@ -73,7 +73,7 @@ impl Relay {
         self.memory.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Runs until the client closes its end, or no gateway can be had.
+    /// Runs until the client closes its end, or no gateway can be reached.
     pub(crate) async fn run(self) -> io::Result<()> {
         let (scope, mut stdout, mut short) = (Scope::new(), tokio::io::stdout(), 0);
         let mut client = Client::listen(&scope);
@@ -103,9 +103,9 @@ impl Relay {
                 return self.farewell(&client, &mut stdout, why).await;
             }
             short = if since.elapsed() < SHORT { short + 1 } else { 0 };
-            // A gateway that has answered counts as useful, however often it ends.
+            // A gateway that has answered a call counts as useful, however often it ends.
             if short > MOST_SHORT && self.memory().answers() == answers {
-                self.give_up(&mut client, &mut stdout, "the gateway ended again and again").await;
+                self.give_up(&mut client, &mut stdout, "the gateway keeps ending").await;
                 let message = format!(
                     "the gateway ended {short} times in a row within {SHORT:?}; see its log for the reason"
                 );
@@ -147,7 +147,7 @@ impl Relay {
         Err(io::Error::other("the client sent a line that is too long"))
     }
 
-    /// One gateway, from the first line to the last.
+    /// One connection to a gateway, from the first line to the last.
     async fn connection(
         &self,
         stream: LocalStream,
@@ -186,7 +186,7 @@ impl Relay {
         }
     }
 
-    /// Waits until a session of the hub is back at its instance.
+    /// Waits until a hub session is connected to its instance again.
     async fn returned(&self) {
         while !self.memory().has_returned() {
             sleep(Duration::from_millis(5)).await;
@@ -250,7 +250,7 @@ impl Client {
         self.gone.is_ended() && self.lines.is_empty()
     }
 
-    /// Waits until the client has closed its end, and then as long as it may take to read the rest.
+    /// Waits until the client has closed its end, and then for the time it may take to read the rest.
     async fn left_alone(&self) {
         self.gone.ended().await;
         sleep(LAST_ANSWERS).await;

@@ -1,22 +1,22 @@
-//! Which token the next connection brings: a token is good for one. Pure: the time is an argument.
+//! Chooses the token for the next connection: each token is accepted once. Pure: the time is an argument.
 
 use toolyard_proto::token::Rules;
 
 #[derive(Debug)]
 pub(crate) struct Tokens {
     rules: Option<Rules>,
-    /// What the environment gave us.
+    /// The token in the environment.
     given: Option<String>,
     /// The client that we can make tokens for: our own, or the one that the given token names. `None` if the given
     /// token was not made from our secret.
     client: Option<String>,
     last: u64,
     presented: Option<Presented>,
-    /// How many tokens were refused since one was taken.
+    /// How many tokens were refused since one was accepted.
     refused: usize,
 }
 
-/// What the last connection brought.
+/// What the last connection presented.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Presented {
     Given,
@@ -24,7 +24,7 @@ pub(crate) enum Presented {
     Nothing,
 }
 
-/// How often each secret is tried: programs that are the same client may make the same token in the same second.
+/// How often each secret is tried: several programs of one client may make the same token in the same second.
 const TRIES: usize = 3;
 
 impl Tokens {
@@ -53,13 +53,13 @@ impl Tokens {
         self.rules = rules;
     }
 
-    /// The last one was taken.
+    /// The last token was accepted.
     pub(crate) fn taken(&mut self) {
         self.refused = 0;
     }
 
-    /// The last one was refused; whether there is another to try. While one secret takes the other's place, the
-    /// gateway may still go by the older one; or it asks for none.
+    /// The last token was refused; returns whether there is another to try. While a secret is being replaced, the
+    /// gateway may still use the old one; or it requires none.
     pub(crate) fn refused(&mut self) -> bool {
         let has_more = match self.presented {
             Some(Presented::Minted) => true,
@@ -70,7 +70,7 @@ impl Tokens {
         has_more
     }
 
-    /// `random` spreads what is made by programs that are the same client.
+    /// `random` spreads the tokens of several programs of one client.
     pub(crate) fn next(&mut self, now: u64, random: u64) -> Option<String> {
         let is_first = self.presented.is_none();
         let (presented, token) = match (&self.given, self.made(now, random)) {
@@ -87,7 +87,7 @@ impl Tokens {
         token
     }
 
-    /// A token of ours and its time; nothing where all have been refused.
+    /// A token of ours and its time; `None` if all have been refused.
     fn made(&self, now: u64, random: u64) -> Option<(u64, String)> {
         let (rules, client) = (self.rules.as_ref()?, self.client.as_ref()?);
         let secret = rules.secrets.iter().cycle().take(rules.secrets.len() * TRIES).nth(self.refused)?;
@@ -115,7 +115,7 @@ mod tests {
         Rules { secrets: vec![secret(letter)], window: 1800, skew: 120 }
     }
 
-    /// Who three connections within a second count as, at a gateway with secret `A`.
+    /// The clients that three connections within a second count as, at a gateway with secret `A`.
     fn check(given: Option<String>, rules_here: Option<Rules>, expected: [&str; 3]) {
         let mut tokens = Tokens::new("own".to_owned(), given, rules_here, NOW);
         let mut checker = Checker::new(rules('A'));
@@ -136,11 +136,11 @@ mod tests {
         check(None, None, ["no client"; 3]);
         check(given('A', NOW), Some(rules('A')), ["ann"; 3]);
         check(given('A', NOW + 60), Some(rules('A')), ["ann"; 3]);
-        // What is not good is not made good.
+        // An invalid token is not repaired.
         check(given('A', NOW - 4000), Some(rules('A')), [expired; 3]);
         check(given('E', NOW), Some(rules('A')), [other; 3]);
         check(Some("bearer".to_owned()), Some(rules('A')), [form; 3]);
-        // Without the secret there is only the one.
+        // Without the secret there is only the given token.
         check(given('A', NOW), None, ["ann", used, used]);
         check(None, Some(rules('E')), [other; 3]);
     }
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn two_programs_of_one_client_that_come_back_in_the_same_second_are_both_let_in() {
+    fn two_programs_of_one_client_that_reconnect_in_the_same_second_are_both_accepted() {
         let mut checker = Checker::new(rules('A'));
         let given = |made| Some(secret('A').mint("ann", made));
         let programs = [given(NOW - 9), given(NOW - 8)];
@@ -193,11 +193,11 @@ mod tests {
     }
 
     #[test]
-    fn while_one_secret_takes_the_others_place_either_opens() {
+    fn while_a_secret_is_being_replaced_both_are_tried() {
         let both = Rules { secrets: vec![secret('E'), secret('A')], ..rules('A') };
         let mut tokens = Tokens::new("own".to_owned(), None, Some(both), NOW);
         assert_eq!(met(&mut tokens, &mut Checker::new(rules('A')), NOW), ("own".to_owned(), 1));
-        // Where no secret of ours opens, the last try is without.
+        // If none of our secrets is accepted, the last attempt is without a token.
         let mut tokens = Tokens::new("own".to_owned(), None, Some(rules('E')), NOW);
         assert_eq!(met(&mut tokens, &mut Checker::new(rules('A')), NOW), ("no client".to_owned(), TRIES));
         assert!(!tokens.refused());

@@ -64,7 +64,7 @@ impl Note {
         }
         if let Some(first) = folder.and_then(|folder| still_first(folder, &addresses)) {
             tracing::warn!(
-                "another gateway runs with this config at {}; `toolyard list` and the like ask that one",
+                "another gateway runs with this config at {}; commands such as `toolyard list` ask that one",
                 first.http
             );
             return Ok(note);
@@ -103,7 +103,7 @@ impl Note {
                 .map(|own| self.own = Some(own)),
         };
         match written {
-            Ok(()) => tracing::info!("`toolyard list` and the like ask this gateway now"),
+            Ok(()) => tracing::info!("commands such as `toolyard list` ask this gateway now"),
             Err(error) => tracing::debug!("other programs cannot find this gateway: {error:#}"),
         }
     }

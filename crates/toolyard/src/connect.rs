@@ -1,4 +1,4 @@
-//! Reaches the upstreams of a config: the seam between what was written and the links.
+//! Connects the upstreams of a config: turns each section into a link.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -31,8 +31,8 @@ use crate::packs::Sets;
 use crate::settings;
 use crate::sign_ins::SignInContext;
 
-/// What we report to all upstreams, what children run under, the scope that the links live in, the sets of packs and
-/// what packs are given.
+/// What connecting an upstream needs: our client info, the guard of children, the scope of links, and the tool sets
+/// and hosts of packs.
 #[derive(Clone, Debug)]
 pub(crate) struct ConnectContext {
     offer: Arc<Offer>,
@@ -46,8 +46,8 @@ pub(crate) struct ConnectContext {
 
 impl ConnectContext {
     pub(crate) fn new(guard: Option<Guard>, scope: Scope) -> Self {
-        // Every question that can be passed on to a client. One to a client that cannot answer it is
-        // declined when it comes.
+        // Every kind of question that can be passed on to a client. A question to a client that cannot answer it is
+        // declined when it arrives.
         let capabilities = json!({
             "roots": { "listChanged": true },
             "sampling": { "context": {}, "tools": {} },
@@ -135,7 +135,7 @@ pub(crate) struct Upstream {
     /// Why it must not be started.
     refused: Option<Reason>,
     auth: Option<Arc<UpstreamAuth>>,
-    /// Whether the last attempt failed for another reason than a missing sign-in.
+    /// Whether the last attempt failed for a reason other than a missing sign-in.
     is_out_of_reach: Arc<AtomicBool>,
 }
 
@@ -192,7 +192,7 @@ impl Upstream {
 }
 
 impl fmt::Debug for Upstream {
-    /// The target may hold secrets.
+    /// The target is left out, since it may hold secrets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Upstream").field(&self.target.name).finish()
     }
@@ -284,7 +284,7 @@ impl Connect for Upstream {
     }
 
     fn longest_attempt(&self) -> Duration {
-        // A program that ends when it is probed is started a second time.
+        // A program that ends when it is probed is started a second time, without the probe.
         let Timeouts { connect, start, .. } = self.target.timeouts;
         let each = if self.starts_process() { start } else { connect };
         2 * each + Duration::from_mins(1)
@@ -305,7 +305,7 @@ impl Connect for Upstream {
     }
 }
 
-/// Why a program that must run in a sandbox cannot: then it does not run at all.
+/// Why a program cannot run in its sandbox; it is not started then.
 fn refused(reach: &Reach, context: &ConnectContext) -> Option<Reason> {
     let Reach::Program(Program { sandbox: Some(_), .. }) = reach else { return None };
     let why = match (sandbox_support(), &context.guard) {

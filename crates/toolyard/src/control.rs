@@ -1,4 +1,4 @@
-//! What the program adds to the control API: the config, and a way to add a server.
+//! The part of the control API that is about the config: it shows the config and adds servers.
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -35,13 +35,13 @@ const MODEL_CALLS: &[PlainCall] = &[
 /// A socket for programs on this machine.
 pub(crate) enum Local {
     Open(LocalListener),
-    /// Another gateway of this config has it; this one is known to wait for it.
+    /// Another gateway of this config has it; this one has announced that it waits for it.
     Taken(PathBuf, Option<Standby>),
     Shut,
 }
 
 impl Local {
-    /// Where it is, if it is open.
+    /// Its path, if it is open.
     pub(crate) fn path(&self) -> Option<PathBuf> {
         match self {
             Self::Open(listener) => Some(listener.path().to_owned()),
@@ -49,7 +49,7 @@ impl Local {
         }
     }
 
-    /// Its listener, as soon as the other gateway has left it.
+    /// Its listener, as soon as the other gateway has freed it.
     pub(crate) async fn listener(self) -> Option<LocalListener> {
         let (path, _standby) = match self {
             Self::Open(listener) => return Some(listener),
@@ -101,7 +101,7 @@ impl Doors {
         matches!(self.local, Local::Open(_))
     }
 
-    /// Lets clients in.
+    /// Accepts clients.
     pub(crate) fn serve(self, endpoint: &Arc<Endpoint>, own_addresses: &OwnAddresses, scope: &Scope) {
         scope.spawn(serve_http(self.http.listener, endpoint.clone(), scope.clone()));
         if let Some((listener, _)) = self.tcp {
@@ -119,7 +119,7 @@ impl Doors {
     }
 }
 
-/// `key` of [listen] is where the address can be chosen.
+/// `key` is the key of `[listen]` in which the address can be changed.
 fn open_tcp(asked: Option<SocketAddr>, key: &str) -> Result<Option<(TcpListener, SocketAddr)>> {
     let Some(asked) = asked else { return Ok(None) };
     let failed = || format!("cannot listen on {asked} (choose another address for {key} in [listen])");
@@ -128,7 +128,7 @@ fn open_tcp(asked: Option<SocketAddr>, key: &str) -> Result<Option<(TcpListener,
     Ok(Some((listener, address)))
 }
 
-/// `section` is where the path can be chosen.
+/// `section` is the section of the config in which the path can be changed.
 pub(crate) fn open_local(path: &Path, door: &LocalDoor, section: &str) -> Result<Local> {
     match socket::make_folder(path).and_then(|()| LocalListener::bind(path)) {
         Ok(listener) => Ok(Local::Open(listener)),

@@ -23,7 +23,7 @@ impl KnownListeners {
         known
     }
 
-    /// The config names others now. The next look goes by it.
+    /// The config names other listeners now. The next scan uses them.
     pub(crate) fn renew(&self, config: &Config, apps: &AppsConfig) {
         let listeners = named(config, apps);
         *self.listeners.lock().unwrap_or_else(PoisonError::into_inner) = listeners;

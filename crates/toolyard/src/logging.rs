@@ -1,4 +1,4 @@
-//! Where logs go: to stderr, never to stdout, as text for people or as one JSON object a line for programs.
+//! Where logs go: to stderr, never to stdout, as text for people or as one JSON object per line for programs.
 //! `TOOLYARD_LOG` decides in detail, flags and the config roughly.
 
 use std::backtrace::{Backtrace, BacktraceStatus};
@@ -84,7 +84,7 @@ impl Wish {
         };
         match self.format() {
             LogFormat::Text => asked.to_owned(),
-            // What is asked for comes last, and so can say otherwise.
+            // The requested filter comes last, so it overrides the rest.
             LogFormat::Json if is_sparing(asked) => format!("program=info,{asked}"),
             LogFormat::Json => format!("{FOR_PROGRAMS},{asked}"),
         }
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn the_flag_goes_before_the_variable_and_that_before_the_config() {
+    fn the_flag_overrides_the_variable_and_that_overrides_the_config() {
         let check = |wish: &Wish, expected: &str| {
             assert_eq!(wish.directives(), expected, "{wish:?}");
             EnvFilter::try_new(wish.directives()).unwrap();

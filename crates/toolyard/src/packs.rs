@@ -56,7 +56,7 @@ pub(crate) fn find(name: &str) -> Option<&'static Pack> {
     all().iter().find(|pack| pack.name() == name)
 }
 
-/// What the config may say of packs.
+/// The keys of packs that the config accepts.
 pub(crate) fn known() -> KnownPacks {
     let packs = all().iter().map(|pack| -> Box<dyn PackSchema> { Box::new(Schema(pack)) }).collect();
     let missing = EXISTING.iter().filter(|(name, _)| find(name).is_none());
@@ -80,7 +80,7 @@ fn missing_reason(name: &str, is_possible: bool) -> String {
     }
 }
 
-/// What the section of a pack may hold, as the config reads it.
+/// The keys of a pack's section, in the form that the config needs.
 struct Schema(&'static Pack);
 
 impl PackSchema for Schema {
@@ -150,7 +150,7 @@ fn config_of(pack: &Pack, config: &Config) -> Result<Value, String> {
     }
 }
 
-/// How long functions of packs may take to end that still run when the gateway does.
+/// How long functions of packs may take to end when the gateway ends.
 const LAST_FUNCTIONS: Duration = Duration::from_secs(5);
 
 /// The tool sets of packs, which end with the gateway. Sets that are unused after a change of the config are
@@ -165,7 +165,7 @@ impl Sets {
         sets.push(Arc::downgrade(set));
     }
 
-    /// Those in use. Take them before their upstreams end, which lets go of them.
+    /// The sets in use. Take them before their upstreams end, which drop them.
     pub(crate) fn in_use(&self) -> Vec<Arc<ToolSet>> {
         self.sets().iter().filter_map(Weak::upgrade).collect()
     }
@@ -175,7 +175,7 @@ impl Sets {
     }
 }
 
-/// Ends sets all at once: what runs on a thread, such as writing a file, comes to its end, unless that takes too long.
+/// Ends all sets together: work on a thread, such as writing a file, is finished unless that takes too long.
 pub(crate) async fn end(sets: Vec<Arc<ToolSet>>) {
     let ending = Scope::new();
     for set in sets {
@@ -260,7 +260,7 @@ mod tests {
         }
     }
 
-    /// What the tool of the pack below has got to.
+    /// How far the tool of the pack below has got.
     static REACHED: LazyLock<watch::Sender<u32>> = LazyLock::new(|| watch::Sender::new(0));
 
     /// Writes what must not be left half written.
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_a_pack_has_begun_to_write_is_written_before_the_gateway_ends() {
+    async fn a_write_that_a_pack_has_begun_is_finished_before_the_gateway_ends() {
         let pack: &'static Pack = Box::leak(Box::new(Pack::new("writer", "Writes.", || {
             ToolSet::new("writer", "1").with::<write>()
         })));

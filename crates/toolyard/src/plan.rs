@@ -1,4 +1,4 @@
-//! The config as written becomes the plan that the gateway is built from.
+//! Turns the config into the plan that the gateway is built from.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -81,7 +81,7 @@ fn upstream_plan(upstream: &UpstreamConfig, config: &Config, context: &ConnectCo
     plan
 }
 
-/// Nothing for a pack that is off.
+/// `None` for a pack that is off.
 pub(crate) fn pack_plan(
     PackState { pack, config }: PackState,
     context: &ConnectContext,

@@ -19,7 +19,7 @@ pub(crate) fn line(text: impl Display) {
     let _ = writeln!(std::io::stderr(), "{}", shown(text));
 }
 
-/// What a command was asked for, on stdout. Not for commands that serve.
+/// The result of a command, on stdout. Not for commands that serve.
 pub(crate) fn result(text: impl Display) {
     let _ = writeln!(std::io::stdout(), "{}", shown(text));
 }
@@ -47,13 +47,13 @@ pub(crate) fn agreed(question: impl Display) -> bool {
     matches!(answer.trim().to_lowercase().as_str(), "y" | "yes")
 }
 
-/// What comes and goes on one line of a terminal.
+/// A line of a terminal that is replaced.
 pub(crate) fn passing(text: impl Display) {
     let mut stderr = std::io::stderr();
     let _ = write!(stderr, "\r\x1b[K{}", visible::line(&text.to_string())).and_then(|()| stderr.flush());
 }
 
-/// Rows in columns, the last of which is as wide as it likes.
+/// Rows in columns; the last column has any width.
 pub(crate) fn table<const N: usize>(rows: &[[String; N]]) {
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
     let widths: [usize; N] = std::array::from_fn(width);

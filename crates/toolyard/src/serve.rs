@@ -53,7 +53,7 @@ use reload::Reload;
 const LAST_CALLS: Duration = Duration::from_secs(10);
 /// How long tasks may take to end after that. Links bound their own end; this is a last resort.
 const LAST_TASKS: Duration = Duration::from_secs(5);
-/// How long threads may take that read files.
+/// How long threads that read files may take.
 const LAST_THREADS: Duration = Duration::from_secs(1);
 /// How long a gateway that runs only for its clients waits for the first, and for the next. The latter is
 /// enough for a client that restarts its shim, and leaves time to end all children within two seconds.
@@ -82,17 +82,17 @@ pub(crate) fn serve(common: &Common, args: &ServeArgs) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.context("start the runtime")?;
     let ended = runtime.block_on(run(common, args, settings, state_dir));
-    // A file system that hangs must not keep us.
+    // A file system that hangs must not block the end.
     runtime.shutdown_timeout(LAST_THREADS);
     Ok(ended?)
 }
 
-/// Whether clients over HTTP have to present something.
+/// Whether clients over HTTP must authenticate.
 fn has_credentials(config: &Config) -> bool {
     config.listen.token.is_some() || config.oauth.is_some()
 }
 
-/// A folder that was asked for must be there; without the usual one the gateway only remembers less.
+/// A state directory that was asked for must be usable; without the default one the gateway only stores less.
 fn open_state_dir(common: &Common, settings: &Settings) -> Result<Option<PathBuf>> {
     let files = settings.found.set();
     match state_dir::open(common.state_dir.as_deref(), &files, &settings::variable) {
@@ -107,7 +107,7 @@ fn open_state_dir(common: &Common, settings: &Settings) -> Result<Option<PathBuf
     }
 }
 
-/// A gateway of another config that keeps its state in the same folder, as the problem that it is.
+/// The error if a gateway of another config keeps its state in the same folder.
 fn other_gateway(common: &Common, settings: &Settings, folder: &Path) -> Option<Problem> {
     let set = state_dir::set(common.state_dir.as_deref(), &settings.found.set(), &settings::variable);
     let other = state_dir::announced(folder)?;
@@ -123,7 +123,7 @@ fn other_gateway(common: &Common, settings: &Settings, folder: &Path) -> Option<
     })
 }
 
-/// Everything that listens.
+/// All listeners.
 struct Entrance {
     doors: Doors,
     app_doors: AppDoors,
@@ -132,7 +132,7 @@ struct Entrance {
 }
 
 impl Entrance {
-    /// Comes first: nothing has been started yet that a failure would leave.
+    /// Comes first: nothing has been started yet that a failure would leave behind.
     fn open(common: &Common, args: &ServeArgs, found: &Found, config: &Config) -> Result<Self> {
         let set = state_dir::set(common.state_dir.as_deref(), &found.set(), &settings::variable);
         let local = socket::path(&config.listen.local, &set, &settings::variable);
@@ -279,7 +279,7 @@ async fn keep_log_bounded(folder: Option<PathBuf>) {
     }
 }
 
-/// Lets the audit write what it still has.
+/// Lets the audit write its remaining records.
 async fn end_audit(audit: Option<(Arc<Audit>, PathBuf)>) {
     if let Some((audit, _)) = audit {
         let _ = tokio::time::timeout(LAST_TASKS, tokio::task::spawn_blocking(move || audit.end())).await;
@@ -343,7 +343,7 @@ impl Orders {
     }
 }
 
-/// Where upstreams are found that are not in the config.
+/// The discovery of upstreams that are not in the config.
 struct Lookout<'a> {
     gateway: &'a Gateway,
     apps: &'a Apps,
@@ -413,7 +413,7 @@ fn options(config: &Config, signed: Option<Signed>, keys: Arc<Keys>, state_dir: 
         None => Gate::open(),
     };
     if let Some(signed) = signed {
-        // Programs of ours that know the secret use one bearer for all their connections.
+        // Our own programs that know the secret share one bearer token for all their connections.
         for secret in config.auth.iter().flat_map(|rules| &rules.secrets) {
             gate = gate.with_token(Principal::token("secret"), &secret.bearer());
         }

@@ -12,7 +12,7 @@ use crate::packs;
 pub(crate) struct Settings {
     pub(crate) found: Found,
     pub(crate) config: Config,
-    /// Worth reporting, but nothing to stop for.
+    /// Warnings, which do not prevent a start.
     pub(crate) remarks: Vec<Problem>,
 }
 
@@ -31,7 +31,7 @@ fn secret(name: &str) -> Result<Option<String>, String> {
     Ok(Some(text.to_owned()))
 }
 
-/// The files in force and what they hold, to start something from them.
+/// The files in force and their content, to start something from them.
 pub(crate) fn look(common: &Common) -> (Found, Loaded) {
     let found = find(common);
     let packs = packs::known();
@@ -39,7 +39,7 @@ pub(crate) fn look(common: &Common) -> (Found, Loaded) {
     (found, loaded)
 }
 
-/// The same, and the gateway that runs with these files. Where one does, variables that are not set here are no
+/// The same, and the gateway that runs with these files. If one does, variables that are not set here are no
 /// problem: the gateway has its own environment.
 pub(crate) fn look_for_gateway(common: &Common) -> (Found, Loaded, Option<Running>) {
     let found = find(common);
@@ -69,7 +69,7 @@ pub(crate) fn server_ids(common: &Common) -> Vec<String> {
     written.into_iter().filter(|server| !server.definition.is_off).map(|server| server.id).collect()
 }
 
-/// What a config is read with, to check it. It runs nothing: the file may be one that the user has not trusted yet.
+/// The context for checking a config. It runs nothing: the user may not have trusted the file yet.
 pub(crate) fn context(packs: &KnownPacks) -> ReadContext<'_> {
     ReadContext { variables: &variable, secrets: &secret, commands: None, packs, is_for_running: false }
 }

@@ -18,7 +18,7 @@ use crate::settings;
 #[derive(Clone, Debug)]
 pub(crate) struct SignInContext {
     http: Http,
-    /// Nothing where the user has no folder for secrets.
+    /// `None` if the user has no folder for secrets.
     vault: Option<Vault>,
     pages: Arc<SignIns>,
 }
@@ -42,7 +42,7 @@ impl SignInContext {
         self.vault.as_ref()
     }
 
-    /// The sign-ins of an upstream; nothing for one that has none.
+    /// The sign-ins of an upstream; `None` if it has none.
     pub(crate) fn upstream(&self, upstream: &UpstreamConfig) -> Option<UpstreamAuth> {
         let (target, vault) = (target(upstream)?, self.vault.clone()?);
         Some(UpstreamAuth::new(self.http.clone(), vault, target, self.pages.clone()))
@@ -115,7 +115,7 @@ async fn token_of(keeper: &Arc<Keeper>) -> Option<String> {
     }
 }
 
-/// What is signed in at: a server over HTTP whose credentials are not fixed by the config.
+/// The server to sign in to: over HTTP, with credentials that are not fixed by the config.
 pub(crate) fn target(upstream: &UpstreamConfig) -> Option<Target> {
     let Reach::Server(Server { url, headers, .. }) = &upstream.reach else { return None };
     if headers.contains_key(AUTHORIZATION) || upstream.oauth.is_off || !may_sign_in(url) {

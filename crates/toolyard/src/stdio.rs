@@ -18,7 +18,7 @@ pub(crate) fn stdio(common: &Common, args: &StdioArgs) -> Result<(), Failure> {
     let (locator, rules, trouble) = match settings::look(common) {
         (found, loaded) if loaded.config.is_none() => {
             let trouble = loaded.problems.iter().find(|problem| problem.level == Level::Error);
-            let trouble = trouble.map(|problem| format!("the config is not good: {}", problem.message));
+            let trouble = trouble.map(|problem| format!("the config is invalid: {}", problem.message));
             (locator_despite(common, &found, loaded.problems)?, loaded.auth, trouble)
         }
         _ => {
@@ -50,8 +50,8 @@ fn locator(common: &Common, found: &Found, door: &LocalDoor) -> Result<GatewayLo
     Ok(GatewayLocator::new(socket, state_dir, start(found, asked)))
 }
 
-/// A gateway that runs goes on with the config it has, so a file that is being edited need not keep a new
-/// client out. Nothing can be started from such a file, though.
+/// A running gateway keeps its config, so an invalid file need not stop a new client. But no gateway can be
+/// started from such a file.
 fn locator_despite(
     common: &Common,
     found: &Found,
@@ -61,7 +61,7 @@ fn locator_despite(
     if locator.is_answered() { Ok(locator) } else { Err(Failure::Config(problems)) }
 }
 
-/// How to start a gateway of the same set. A project file is found from its folder, any other is named.
+/// The command for a gateway of the same config set. A project file is found from its folder, any other is named.
 fn start(found: &Found, state_dir: Option<&Path>) -> Start {
     let absolute = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let project = found.sources.iter().find(|source| source.role == Role::Project);

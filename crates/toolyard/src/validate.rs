@@ -64,13 +64,13 @@ struct Report<'a> {
 #[derive(Serialize)]
 struct UpstreamReport<'a> {
     id: &'a str,
-    /// Its name in the file, where that could not be the id.
+    /// Its name in the file, if that is not a valid id.
     #[serde(skip_serializing_if = "Option::is_none")]
     name: Option<&'a str>,
     enabled: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     reached_by: Option<&'static str>,
-    /// Why it is off, where the config does not switch it off.
+    /// Why it is off, if the config does not switch it off.
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
 }

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 #[test]
-fn every_config_gets_the_expected_words() {
+fn every_config_gets_the_expected_output() {
     let mut wrong = Vec::new();
     let configs = configs();
     assert!(configs.len() > 15, "the configs are not where they should be");
@@ -21,7 +21,7 @@ fn every_config_gets_the_expected_words() {
 }
 
 #[test]
-fn the_outcome_can_be_had_as_json() {
+fn the_result_can_be_printed_as_json() {
     let mut wrong = Vec::new();
     for name in ["servers-good.json", "off-loopback.toml"] {
         let got = validate(&folder().join(name), &["--json"]);

@@ -1,5 +1,5 @@
 //! An app with two tools: `cargo run -p clock-app`, and any agent behind Toolyard can ask it for the time.
-//! `cargo run -p clock-app -- ADDRESS` if Toolyard lets apps in elsewhere; `-- --listen [ADDRESS]` waits to be
+//! `cargo run -p clock-app -- ADDRESS` if Toolyard accepts apps elsewhere; `-- --listen [ADDRESS]` waits to be
 //! found and dialled instead.
 
 use std::time::{SystemTime, UNIX_EPOCH};

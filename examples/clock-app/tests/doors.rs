@@ -1,4 +1,4 @@
-//! The clock at every door, and as the app that it is: its program registers with a gateway.
+//! The clock at every door, and as an app that registers with a gateway.
 
 #![expect(clippy::unwrap_used, reason = "a failed `unwrap` fails the test")]
 
@@ -29,10 +29,10 @@ fn requests() -> Vec<(&'static str, Value)> {
 
 /// Replaces a time that is close to now by `now`, so that answers can be compared.
 fn lasting(mut answer: Value) -> Value {
-    let printed = answer["content"][0]["text"].as_str().and_then(|text| text.parse::<u64>().ok());
-    if let Some(printed) = printed {
+    let time = answer["content"][0]["text"].as_str().and_then(|text| text.parse::<u64>().ok());
+    if let Some(time) = time {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
-        assert!((now - 5..=now).contains(&printed), "{answer} at {now}");
+        assert!((now - 5..=now).contains(&time), "{answer} at {now}");
         answer["content"][0]["text"] = "now".into();
     }
     answer

@@ -1,4 +1,4 @@
-//! The server in ten lines: as long as that, as the documentation has it, and it answers.
+//! The server in ten lines: it has at most ten, the documentation quotes it, and it works.
 
 #![expect(clippy::unwrap_used, reason = "a failed `unwrap` fails the test")]
 
@@ -18,7 +18,7 @@ fn it_has_at_most_ten_lines_and_is_quoted_in_the_documentation() {
     assert!(INTRO.contains(&format!("```no_run\n{program}```")), "the same program");
 }
 
-/// Sends lines to the program and gives its answers, after which it ends by itself.
+/// Sends lines to the program and returns its answers; then the program ends by itself.
 fn answers(requests: &[Value]) -> Vec<Value> {
     let mut child = Command::new(env!("CARGO_BIN_EXE_ten-lines"))
         .stdin(Stdio::piped())

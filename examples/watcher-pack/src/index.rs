@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// More files than this are not looked at.
+/// Further files are ignored.
 const MOST_FILES: usize = 10_000;
 
 type Files = BTreeMap<String, u64>;
@@ -54,12 +54,12 @@ impl Index {
         Ok(())
     }
 
-    /// Looks again and again. The host ends it with the pack.
+    /// Scans again and again. The host ends it with the pack.
     pub(crate) async fn keep(self: Arc<Self>, folder: PathBuf, pause_ms: u64) {
         loop {
             tokio::time::sleep(Duration::from_millis(pause_ms)).await;
             let (index, folder) = (self.clone(), folder.clone());
-            // Files are read on a thread for blocking work. A folder that is away for a moment is looked at again.
+            // Files are read on a thread for blocking work. A folder that is missing for a moment is scanned again.
             let _ = tokio::task::spawn_blocking(move || index.look(&folder)).await;
         }
     }

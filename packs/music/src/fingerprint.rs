@@ -1,4 +1,4 @@
-//! What a recording sounds like, as Chromaprint sees it: computed here where the format can be decoded here, and
+//! The fingerprint of a recording, as by Chromaprint: computed here where the format can be decoded here, and
 //! by `fpcalc` where it cannot.
 
 mod compare;
@@ -23,7 +23,7 @@ use listen::Listener;
 use crate::config::Config;
 use crate::tags::file::{self, Parts};
 
-/// So much of a recording is listened to, as `fpcalc` does.
+/// How much of a recording is used, as by `fpcalc`.
 const SECONDS: u64 = 120;
 
 /// The sound of a recording.
@@ -42,7 +42,7 @@ impl Fingerprint {
     }
 }
 
-/// `stop` is asked now and then whether the answer is still wanted.
+/// `stop` is asked from time to time whether the call was cancelled.
 pub(crate) fn take(
     config: &Config,
     mut file: File,

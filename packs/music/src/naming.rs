@@ -1,5 +1,5 @@
-//! How files are called: a template such as `{album_artist}/{album} ({year})/{track:02d} {title}`, in both
-//! directions. From values to a path, and from a path back to the values that stand in it.
+//! How files are named: a template such as `{album_artist}/{album} ({year})/{track:02d} {title}`, in both
+//! directions. From values to a path, and from a path back to its values.
 
 mod fit;
 mod parse;

@@ -69,7 +69,7 @@ impl Operation {
         }
     }
 
-    /// What no schema can say.
+    /// Checks that no schema can express.
     pub(crate) fn check(&self, problems: &mut Problems) {
         match self {
             Self::Mkdir(_) | Self::Move(_) | Self::EmbedCover(_) => {}

@@ -1,4 +1,4 @@
-//! Moving inside the library. Where the two ends are on different file systems, it is copied first and deleted
+//! Moves files inside the library. Between different file systems, a file is copied first and deleted
 //! only when the copy is complete.
 
 use schemars::JsonSchema;
@@ -26,7 +26,7 @@ pub(crate) fn relocate(
     after(jail.rename(from, to, existing), jail, from, to, existing, go_on)
 }
 
-/// What is to be done after a rename was tried.
+/// What is to be done after an attempted rename.
 fn after(
     renamed: Result<(), JailError>,
     jail: &Jail,
@@ -60,11 +60,11 @@ fn copy_then_delete(
         Kind::Folder => {
             jail.make_folder(to).tool_error()?;
             if let Err(error) = copy_folder(jail, from, to, go_on) {
-                // The original is whole; only the part of a copy goes.
+                // The original is complete; only the partial copy is removed.
                 let _ = jail.remove_tree(to, &mut || true);
                 return Err(error);
             }
-            // From here on it must not stop half-way.
+            // From here on it must not be interrupted.
             jail.remove_tree(from, &mut || true).tool_error().map(drop)
         }
         Kind::Symlink | Kind::Other => Err(ToolError::new(format!("`{from}` is neither file nor folder"))

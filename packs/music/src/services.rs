@@ -1,5 +1,5 @@
-//! The services that know recordings: MusicBrainz, AcoustID and the Cover Art Archive. Each is asked at its
-//! own pace, request by request, whichever tool asks.
+//! The services about recordings: MusicBrainz, AcoustID and the Cover Art Archive. Each has its own
+//! pace, for the requests of all tools together.
 
 pub(crate) mod acoustid;
 pub(crate) mod cache;

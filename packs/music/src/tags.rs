@@ -1,5 +1,5 @@
-//! The tags of a file, under one name each whatever the format calls them. The table of fields is written once;
-//! what is read, what is written and the schemas follow from it.
+//! The tags of a file, under one name each in all formats. The table of fields is written once;
+//! reading, writing and the schemas follow from it.
 
 pub(crate) mod file;
 pub(crate) mod picture;
@@ -20,7 +20,7 @@ pub(crate) struct Field {
 
 macro_rules! fields {
     ($($(#[doc = $about:literal])+ $name:ident: $kind:ty = $key:ident,)+) => {
-        /// Everything that can be read and written. `year` is apart: it is the beginning of `date`.
+        /// All fields that can be read and written. `year` is separate: it is the beginning of `date`.
         #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
         pub(crate) struct Tags {
             $(

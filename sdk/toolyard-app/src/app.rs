@@ -19,7 +19,7 @@ use crate::session::{Ended, Session};
 /// The first wait after a connection could not be made or was lost, and the longest.
 const FIRST_WAIT: Duration = Duration::from_secs(1);
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
-/// How long saying goodbye may take.
+/// How long unregistering may take.
 const GOODBYE: Duration = Duration::from_secs(2);
 
 /// The state of an app's registration.
@@ -47,7 +47,7 @@ const GOODBYE: Duration = Duration::from_secs(2);
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Standing {
-    /// Being dialled, or waiting to be dialled again; with the reason, where something went wrong.
+    /// Connecting, or waiting to connect again; with the reason, if something went wrong.
     Away(Option<String>),
     /// Registered and callable.
     Registered,
@@ -86,12 +86,12 @@ pub struct App {
     pub(crate) name: Arc<str>,
     door: Door,
     pub(crate) token: Option<Token>,
-    /// A gateway that dials must prove that it knows this.
+    /// A gateway that connects must prove that it knows this secret.
     pub(crate) secret: Option<Secret>,
     pub(crate) link: Arc<dyn Link>,
     pub(crate) serve_http: ServeHttp,
     first_wait: Duration,
-    /// Where an instance file goes, if it is another place than the usual one.
+    /// The folder for the instance file, if not the default one.
     pub(crate) instances: Option<PathBuf>,
 }
 
@@ -126,7 +126,7 @@ impl App {
         self
     }
 
-    /// What makes a token for each connection, where Toolyard asks for one.
+    /// Makes a token for each connection, where Toolyard requires one.
     #[must_use]
     pub fn token(mut self, make: impl Fn() -> String + Send + Sync + 'static) -> Self {
         self.token = Some(Arc::new(make));
@@ -155,7 +155,7 @@ impl App {
         let (name, last) = (self.name.clone(), AtomicU64::new(0));
         Ok(self.token(move || {
             let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-            // A token is valid once, and its timestamp has seconds: several within a second count on.
+            // A token is valid once, and its timestamp has seconds: further ones within a second get later timestamps.
             let next = |last: u64| Some(now.max(last + 1));
             let last = last.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
             secret.mint(&name, now.max(last.unwrap_or_default() + 1))
@@ -241,7 +241,7 @@ impl Drop for EndOnDrop {
     }
 }
 
-/// An app that is kept registered in the background. Dropping it hangs up.
+/// An app that is kept registered in the background. Dropping it disconnects.
 ///
 /// ```
 /// use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};

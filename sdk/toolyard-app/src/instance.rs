@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_moment_is_written_as_everybody_reads_it() {
+    fn a_moment_is_written_as_rfc_3339() {
         let at = |seconds| rfc3339(UNIX_EPOCH + Duration::from_secs(seconds));
         assert_eq!(at(0), "1970-01-01T00:00:00Z");
         assert_eq!(at(1_794_718_800), "2026-11-15T05:00:00Z");
@@ -129,7 +129,7 @@ mod tests {
         assert_eq!(second.kind(), ErrorKind::AddrInUse);
         drop(listener);
         let third = InstanceFile::write(folder.path(), "App", "tcp://127.0.0.1:1").await.unwrap();
-        // The file is another's by now, and stays.
+        // The file belongs to another program by now, and stays.
         drop(first);
         assert!(third.path().exists());
         drop(third);

@@ -23,7 +23,7 @@ use crate::{App, Standing};
 
 /// How many connections may be open at the same time.
 const MOST: usize = 64;
-/// How long the goodbye to all gateways may take.
+/// How long unregistering from all gateways may take.
 const GOODBYE: Duration = Duration::from_secs(2);
 
 impl App {

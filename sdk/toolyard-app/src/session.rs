@@ -27,7 +27,7 @@ use crate::door::{Door, Reader, Writer};
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How long a gateway may take to prove that it knows the secret.
 const PROOF_WITHIN: Duration = Duration::from_secs(2);
-/// How long saying goodbye may take.
+/// How long unregistering may take.
 const GOODBYE: Duration = Duration::from_secs(1);
 /// How many answers may wait to be written.
 const OUTBOX: usize = 256;
@@ -35,7 +35,7 @@ const CHUNK: usize = 16 * 1024;
 
 /// Why a connection is over.
 pub(crate) enum Ended {
-    /// We wanted it so.
+    /// The app has ended it.
     Stopped,
     Lost(String),
 }
@@ -134,7 +134,7 @@ impl Session {
         if matches!(ended, Ended::Stopped) {
             let goodbye = async {
                 let _ = self.outbox.send(Bytes::from_static(br#"{"type":"unregister"}"#)).await;
-                // All places are free once everything has been taken to be written.
+                // All permits are back once every line has been written.
                 let _ = self.outbox.reserve_many(OUTBOX).await;
             };
             let _ = tokio::time::timeout(GOODBYE, goodbye).await;
@@ -354,7 +354,7 @@ impl Lines {
         Self { reader, decoder: LineDecoder::new(MAX_MESSAGE) }
     }
 
-    /// Safe to drop while it waits: what was read stays.
+    /// Cancel-safe: what was read is kept.
     async fn next(&mut self) -> Result<Bytes, String> {
         loop {
             if let Some(line) = self.decoder.next_line().map_err(|error| error.to_string())? {

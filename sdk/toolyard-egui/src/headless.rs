@@ -47,7 +47,7 @@ pub struct Stopper(SyncSender<Wake>);
 impl Stopper {
     /// Ends [`Headless::run`] after the current frame.
     pub fn stop(&self) {
-        // An app that has ended needs no word.
+        // An app that has ended needs no signal.
         let _ = self.0.send(Wake::Stop);
     }
 }

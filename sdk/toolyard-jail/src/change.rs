@@ -6,7 +6,7 @@ use rustix::io::Errno;
 use crate::walk::Last;
 use crate::{Existing, Inside, Jail, JailError, Kind, Look};
 
-/// As the user's umask has it.
+/// The permissions, before the user's umask.
 const FOLDER_MODE: Mode = Mode::RWXU.union(Mode::RWXG).union(Mode::RWXO);
 
 impl Jail {
@@ -16,7 +16,7 @@ impl Jail {
         mkdirat(&place.parent, &place.name, FOLDER_MODE).map_err(|error| JailError::opening(path, error))
     }
 
-    /// Makes a folder and everything above it that is missing. What it made, from the top down.
+    /// Makes a folder and all missing parents. Returns what it made, from the top down.
     pub fn make_folders(&self, path: &Inside) -> Result<Vec<Inside>, JailError> {
         let mut made = Vec::new();
         for folder in self.missing_folders(path)? {
@@ -76,7 +76,7 @@ impl Jail {
                 &target.name,
                 RenameFlags::NOREPLACE,
             ) {
-                // File systems that cannot promise it: a link never replaces anything.
+                // For file systems without this operation: a link never replaces anything.
                 Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) if look.kind == Kind::File => {
                     let linked =
                         linkat(&source.parent, &source.name, &target.parent, &target.name, AtFlags::empty());

@@ -34,7 +34,7 @@ impl From<FileType> for Kind {
     }
 }
 
-/// One look at something on the disk.
+/// The metadata of a file or folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Look {
     /// What it is.
@@ -79,7 +79,7 @@ impl Look {
 /// Something in a folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// What it is called.
+    /// Its name.
     pub name: OsString,
     /// What it is.
     pub kind: Kind,
@@ -132,7 +132,7 @@ impl Folder {
                 continue;
             }
             let kind = match found.file_type() {
-                // Some file systems do not say. Gone meanwhile: not there.
+                // Some file systems do not report the kind. An entry that is gone by now is left out.
                 FileType::Unknown => match self.look(name) {
                     Ok(look) => look.kind,
                     Err(JailError::Missing { .. }) => continue,
@@ -146,7 +146,7 @@ impl Folder {
         Ok(entries)
     }
 
-    /// One look at something in it, without following a link.
+    /// The metadata of an entry, without following a link.
     pub fn look(&self, name: &OsStr) -> Result<Look, JailError> {
         let path = self.path.join(name)?;
         Look::at(&self.handle, name, &path)
@@ -179,7 +179,7 @@ impl Folder {
     }
 }
 
-/// Lets only regular files through: reading from anything else may never end.
+/// Accepts only regular files: reading from anything else may never end.
 pub(crate) fn regular(path: &Inside, handle: OwnedFd) -> Result<File, JailError> {
     let stat = fstat(&handle).map_err(|error| JailError::opening(path, error))?;
     match Kind::from(FileType::from_raw_mode(stat.st_mode)) {

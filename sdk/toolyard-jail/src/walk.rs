@@ -17,7 +17,7 @@ const MOST_LINKS: usize = 40;
 /// What a link as the last part means.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Last {
-    /// What it leads to is meant.
+    /// Its target is meant.
     Follow,
     /// The link itself is meant.
     Keep,
@@ -75,7 +75,7 @@ impl Walk<'_> {
     fn enter(&mut self, name: &OsString) -> Result<(), JailError> {
         match openat(self.here(), name, FOLDER, Mode::empty()) {
             Ok(folder) => self.open.push(folder),
-            // Systems differ in what they say of a link that must not be followed.
+            // Systems differ in the error for a link that must not be followed.
             Err(error @ (Errno::LOOP | Errno::NOTDIR | Errno::MLINK)) => match self.link_at(name)? {
                 Some(target) => self.follow(&target)?,
                 None => return Err(JailError::opening(self.path, error)),
@@ -93,7 +93,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Puts the target of a link before the rest of the way.
+    /// Puts the target of a link in front of the rest of the path.
     fn follow(&mut self, target: &Path) -> Result<(), JailError> {
         if self.jail.0.symlinks == Symlinks::Forbid {
             return Err(JailError::Symlink { path: self.path.to_string() });

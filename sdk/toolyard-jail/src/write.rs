@@ -47,7 +47,7 @@ pub enum Existing {
 
 const NEW: OFlags =
     OFlags::RDWR.union(OFlags::CREATE).union(OFlags::EXCL).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
-/// As the user's umask has it.
+/// The permissions, before the user's umask.
 const FILE_MODE: Mode = Mode::from_raw_mode(0o666);
 
 impl Jail {
@@ -136,7 +136,7 @@ impl Jail {
     }
 }
 
-/// A file that has not taken its place yet. Dropped before, it goes away.
+/// A file that has not taken its place yet. Removed if dropped before that.
 struct Draft<'a> {
     place: Place,
     path: &'a Inside,
@@ -191,7 +191,7 @@ impl<'a> Draft<'a> {
             Existing::Replace => renameat(folder, &self.name, folder, name).map_err(fail)?,
             Existing::Keep => {
                 match renameat_with(folder, &self.name, folder, name, RenameFlags::NOREPLACE) {
-                    // File systems that cannot promise it: a link never replaces anything.
+                    // For file systems without this operation: a link never replaces anything.
                     Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => {
                         linkat(folder, &self.name, folder, name, AtFlags::empty()).map_err(fail)?;
                         unlinkat(folder, &self.name, AtFlags::empty()).map_err(fail)?;
@@ -253,7 +253,7 @@ pub fn copy_while(from: &mut File, to: &mut File, go_on: &dyn Fn() -> bool) -> R
     Ok(copied)
 }
 
-/// Not all file systems can do it; those that cannot need not.
+/// Not all file systems support it, and those that do not need not.
 fn sync_folder(folder: &OwnedFd) {
     let _ = fsync(folder);
 }

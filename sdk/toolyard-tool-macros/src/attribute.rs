@@ -131,15 +131,13 @@ impl Attribute {
             return wrong("asks_first", "`asks_first` only works with tasks: add `task`");
         }
         if self.keep.is_some() && self.task == Task::Never {
-            return wrong("keep", "this is how long a task is kept: add `task`");
+            return wrong("keep", "`keep` only works with tasks: add `task`");
         }
         if self.resume && self.keep.is_none() {
             return wrong("resume", "only tasks that last are resumed: add `keep = \"7d\"`");
         }
         match (&self.check, self.rules.is_empty()) {
-            (Some(_), true) => {
-                wrong("check", "say in the schema what this asks for, in words for a model: `rule = \"…\"`")
-            }
+            (Some(_), true) => wrong("check", "describe for models what this requires: `rule = \"…\"`"),
             (None, false) => wrong("rule", "`rule` describes what `check` requires: add `check = function`"),
             _ => Ok(()),
         }
@@ -186,7 +184,7 @@ fn kind(all: &[AttributeOption]) -> Result<Kind> {
         "template" => option.uri(true).map(Kind::Template),
         _ => {
             let argument = find("argument").ok_or_else(|| {
-                Error::new(option.key.span(), "say which argument is completed: `argument = \"…\"`")
+                Error::new(option.key.span(), "name the argument that is completed: `argument = \"…\"`")
             })?;
             Ok(Kind::Completion { of: option.text()?, argument: argument.text()? })
         }
@@ -198,7 +196,7 @@ fn unknown(key: &Ident) -> Error {
 }
 
 impl AttributeOption {
-    /// Whether this word makes sense for what the function is.
+    /// Whether this option makes sense for this kind of function.
     fn check_kind(&self, kind: &Kind) -> Result<()> {
         let (fits, of) = match self.key.to_string().as_str() {
             "read_only" | "destructive" | "idempotent" | "open_world" | "task" | "asks_first" | "keep"
@@ -235,7 +233,7 @@ impl AttributeOption {
     fn words(&self) -> Result<LitStr> {
         let text = self.text()?;
         if text.value().trim().is_empty() {
-            return Err(Error::new(text.span(), "say what `check` asks for, in words for a model"));
+            return Err(Error::new(text.span(), "describe for models what `check` requires"));
         }
         Ok(text)
     }

@@ -1,6 +1,6 @@
 //! The variables of a template.
 
-/// Whether braces stand around names and nowhere else.
+/// Whether all braces enclose a name.
 pub(crate) fn has_names_in_braces(mut text: &str) -> bool {
     while let Some((before, after)) = text.split_once('{') {
         let Some((name, rest)) = after.split_once('}') else { return false };
@@ -19,7 +19,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn braces_stand_around_names_and_nowhere_else() {
+    fn braces_enclose_names_only() {
         for right in ["a://{b}", "a://{+b}/{c_d}.{e-f}", "a://b"] {
             assert!(has_names_in_braces(right), "{right}");
         }

@@ -1,4 +1,4 @@
-//! What is written beside the function, which itself stays as it is.
+//! The code that is generated beside the function, which itself is unchanged.
 //!
 //! A type takes the function's name (types and functions have separate names in Rust), so that it can be
 //! named when it is added to a set: `.with::<name>()`. It is an empty enum: there are no values of it.
@@ -37,7 +37,7 @@ pub(crate) fn expand(
 /// The message about a mistake, with everything that other code may refer to.
 pub(crate) fn mistaken(error: &syn::Error, item: &TokenStream) -> TokenStream {
     let message = error.to_compile_error();
-    // A method has no place for a type beside it.
+    // A type cannot be defined beside a method.
     let function =
         syn::parse2::<ItemFn>(item.clone()).ok().filter(|function| function.sig.receiver().is_none());
     let Some(function) = function else { return quote!(#message #item) };
@@ -63,7 +63,7 @@ pub(crate) fn mistaken(error: &syn::Error, item: &TokenStream) -> TokenStream {
     }
 }
 
-/// Hands the function over to the library.
+/// Passes the function to the library.
 fn item(attribute: &Attribute, function: &ItemFn, docs: &str, signature: &Signature) -> TokenStream {
     let name = &function.sig.ident;
     let wants = signature.state().map_or_else(

@@ -1,4 +1,4 @@
-//! What a function takes and gives: its state, its context, its arguments, its answer.
+//! What a function takes and returns: its state, its context, its arguments, its answer.
 
 use proc_macro2::TokenStream;
 use syn::spanned::Spanned;
@@ -23,7 +23,7 @@ pub(crate) struct Signature {
     pub(crate) parameters: Vec<Parameter>,
     /// As written.
     pub(crate) output: Type,
-    /// What it gives if it does not fail; nothing where it cannot fail.
+    /// What it returns if it does not fail; `None` if it cannot fail.
     pub(crate) good: Option<Type>,
 }
 
@@ -62,7 +62,7 @@ impl Signature {
         self.parameters.iter().any(|one| matches!(one, Parameter::Context { .. }))
     }
 
-    /// Whether it can put questions at all.
+    /// Whether it can ask questions: it needs a context for that.
     pub(crate) fn check_asks(&self, function: &ItemFn) -> Result<()> {
         if function.sig.asyncness.is_some() && self.has_context() {
             return Ok(());
@@ -181,7 +181,7 @@ fn output(output: &ReturnType) -> Result<Type> {
     }
 }
 
-/// Of a `Result`, the type of what is answered.
+/// The success type of a `Result`.
 fn good_half(ty: &Type) -> Result<Option<Type>> {
     let types: Vec<&Type> = match last_segment(ty) {
         Some(PathSegment { ident, arguments: PathArguments::AngleBracketed(arguments), .. })
@@ -219,7 +219,7 @@ fn has_no_names(ty: &Type) -> bool {
     matches!(ty, Type::Tuple(_) | Type::Array(_)) || WITHOUT_NAMES.iter().any(|name| last(ty) == *name)
 }
 
-/// The last word of a path type; empty for everything else.
+/// The last segment of a path type; empty for everything else.
 fn last(ty: &Type) -> String {
     last_segment(ty).map(|segment| segment.ident.to_string()).unwrap_or_default()
 }

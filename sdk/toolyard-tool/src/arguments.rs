@@ -1,4 +1,4 @@
-//! From what a client sent to the argument struct of a function.
+//! From a client's message to the argument struct of a function.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -48,7 +48,7 @@ impl<T: DeserializeOwned + JsonSchema + Send + 'static> Arguments for T {}
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct NoArguments {}
 
-/// Checks that say more than a schema can, such as that one field must not exceed another.
+/// Checks that go beyond a schema, such as that one field must not exceed another.
 #[doc(hidden)]
 pub type Check<A> = fn(&A, &mut Problems);
 
@@ -59,7 +59,7 @@ const LONGEST: usize = 300;
 pub(crate) struct Reader<A> {
     checker: Checker,
     check: Option<Check<A>>,
-    /// Nothing is asked of the arguments but that they can be read.
+    /// There is nothing to check beyond deserialization.
     is_plain: bool,
 }
 
@@ -109,7 +109,7 @@ impl<A: Arguments> Reader<A> {
         self.accept(value)
     }
 
-    /// From texts, as prompts and templates have them: what should be a number or a flag is read as one.
+    /// From texts, as prompts and templates have them: a field that should be a number or a flag is parsed as one.
     pub(crate) fn read_texts(
         &self,
         texts: impl IntoIterator<Item = (String, String)>,
@@ -123,7 +123,7 @@ impl<A: Arguments> Reader<A> {
         self.accept(Value::Object(fields.collect()))
     }
 
-    /// Everything that is wrong with a configuration.
+    /// All problems of a configuration.
     pub(crate) fn problems(&self, mut config: Value) -> Problems {
         let found = self.checker.clamp(&mut config).and_then(|()| self.checker.check(&config));
         let mut problems = match found {

@@ -1,4 +1,4 @@
-//! Announcements: that a resource has changed, that lists are different now, that a task got on.
+//! Announcements: a resource has changed, lists have changed, a task has made progress.
 
 use std::sync::Arc;
 
@@ -44,17 +44,17 @@ impl Changes {
         self.announce(Change::Updated(uri.into()));
     }
 
-    /// The list of tools is another.
+    /// The list of tools has changed.
     pub fn tools_changed(&self) {
         self.announce(Change::Tools);
     }
 
-    /// The list of prompts is another.
+    /// The list of prompts has changed.
     pub fn prompts_changed(&self) {
         self.announce(Change::Prompts);
     }
 
-    /// The list of resources is another.
+    /// The list of resources has changed.
     pub fn resources_changed(&self) {
         self.announce(Change::Resources);
     }
@@ -80,7 +80,7 @@ impl Changes {
     }
 }
 
-/// Which announcements a listener gets: the part of its wishes that can be kept.
+/// The announcements that a listener gets: those of its requested ones that there are.
 pub(crate) struct Filter(Map<String, Value>);
 
 const FLAGS: [&str; 3] = ["toolsListChanged", "promptsListChanged", "resourcesListChanged"];

@@ -1,8 +1,8 @@
 //! Checks a value against the schema of a Rust type, and reports everything that is wrong with it.
 //!
-//! Our own rather than the `jsonschema` crate: that one brings some 70 crates into every pack and speaks to
-//! developers, while this needs only the keywords that `schemars` produces and those between fields, and speaks
-//! to models. What asks for something that it cannot check is refused before anybody is served (`known`).
+//! Our own rather than the `jsonschema` crate: that one brings some 70 crates into every pack and its messages are for
+//! developers, while this needs only the keywords that `schemars` produces and those between fields, and its messages are
+//! for models. A schema with a condition that cannot be checked is refused when the set is built (`known`).
 
 mod across;
 mod at;
@@ -38,8 +38,8 @@ pub(crate) struct Checker {
 }
 
 impl Checker {
-    /// Panics on a pattern that is not a regular expression, and on what cannot be checked: the tool would be
-    /// called with what its author has ruled out, or never.
+    /// Panics on a pattern that is not a regular expression, and on a condition that cannot be checked: the tool would be
+    /// called with arguments that its author has ruled out, or never.
     pub(crate) fn new(mut schema: Value) -> Self {
         let (mut patterns, mut size) = (HashMap::new(), 0);
         known::check(&mut schema);
@@ -55,8 +55,8 @@ impl Checker {
         &self.schema
     }
 
-    /// The schema as clients see it: what is clamped is no condition for them, but worth saying, and so is what
-    /// they would refuse.
+    /// The schema as clients see it: clamped ranges and conditions that clients would refuse are moved into
+    /// descriptions.
     pub(crate) fn published(&self) -> Value {
         let mut schema = self.schema.clone();
         schema::each(&mut schema, clamp::publish);
@@ -64,7 +64,7 @@ impl Checker {
         schema
     }
 
-    /// Puts numbers right that were meant well.
+    /// Clamps numbers, and makes `5.0` an integer where one is needed.
     pub(crate) fn clamp(&self, value: &mut Value) -> Result<(), TooManyWays> {
         let budget = Budget::new(self.size, value);
         clamp::apply(self, &self.schema, value, &At::root(&budget));
@@ -82,7 +82,7 @@ impl Checker {
         self.found(schema, value, at).is_empty()
     }
 
-    /// What is wrong with a value by a part of the schema.
+    /// The problems of a value by a part of the schema.
     fn found(&self, schema: &Value, value: &Value, at: &At<'_>) -> Problems {
         let mut problems = Problems::default();
         self.visit(schema, value, at, &mut problems);

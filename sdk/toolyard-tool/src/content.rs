@@ -74,7 +74,7 @@ impl Content {
         self.block(json!({ "type": "resource_link", "uri": uri, "name": name }))
     }
 
-    /// Adds a block as it will stand on the wire, for kinds that have no method here.
+    /// Adds a block in its wire format, for kinds that have no method here.
     pub fn block(mut self, block: Value) -> Self {
         self.blocks.push(Block::Other(block));
         self
@@ -146,7 +146,7 @@ impl Content {
         Raw::assembled(out)
     }
 
-    /// About as many bytes as it takes.
+    /// An estimate of its size in bytes.
     fn room(&self) -> usize {
         let text = |block: &Block| if let Block::Text(text) = block { text.len() + 32 } else { 256 };
         let structured = if self.structured.is_some() { 256 } else { 0 };

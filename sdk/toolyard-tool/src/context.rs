@@ -1,4 +1,4 @@
-//! What a function knows of the call it answers, and its way back to the client.
+//! What a function knows about its call, and its way back to the client.
 
 mod amount;
 mod ask;
@@ -85,7 +85,7 @@ pub(crate) struct Surroundings {
     pub(crate) scope: Scope,
     /// Where blocking functions run.
     pub(crate) threads: Threads,
-    /// Made when it is first needed, unless the set was given a key.
+    /// Made on first use, unless the set was given a key.
     pub(crate) seal: OnceLock<Seal>,
     /// The host of the pack that the set belongs to.
     pub(crate) host: OnceLock<Host>,
@@ -211,7 +211,7 @@ impl Context {
         let Some(token) = self.progress_token() else { return self.0.peer.alive() };
         {
             let mut last = self.0.last_progress.lock().unwrap_or_else(PoisonError::into_inner);
-            // What is no number would let later steps go backward.
+            // Not a number would let later steps go backward.
             if !done.is_finite() || done <= *last {
                 return;
             }
@@ -248,7 +248,7 @@ impl Context {
         self.0.ending.watch().cancelled_owned()
     }
 
-    /// Hangs up on the client, who comes back for the rest after that time, so that a long call need not hold
+    /// Ends the HTTP stream; the client reconnects for the rest after that time, so that a long call need not hold
     /// a connection. Only HTTP clients of 2025-11-25 can do that; for all others nothing happens.
     pub fn hang_up(&self, come_back_after: Duration) {
         self.0.peer.hang_up(come_back_after);

@@ -6,7 +6,7 @@ use serde_json::json;
 use toolyard_proto::error::code;
 use toolyard_proto::{CallError, Raw, Revision, RpcError};
 
-/// Why a tool did not do what it was asked to do.
+/// Why a tool failed.
 ///
 /// It reaches the model as a result with `isError`, so write it for a reader who can try again: what
 /// happened, and what would work. Every type that implements [`std::error::Error`] becomes one with `?`; its
@@ -60,11 +60,11 @@ enum Kind {
     Failed,
     /// There is nothing of that name.
     NotFound,
-    /// The arguments are not what the function takes.
+    /// The arguments are invalid.
     Invalid,
     /// The request itself cannot be carried out: an error of the protocol rather than a result.
     Fatal,
-    /// The client would have to declare what these names lead to among its capabilities.
+    /// The client lacks the capability with this path.
     Needs(Vec<&'static str>),
     /// The function panicked.
     Broken,
@@ -121,8 +121,8 @@ impl ToolError {
         &self.message
     }
 
-    /// The client lacks a capability without which this cannot be done. Questions fail with this by
-    /// themselves; say it beforehand where the work before the question would be in vain.
+    /// The client lacks a required capability. Questions fail with this by themselves; return it earlier where the work
+    /// before the question would be in vain.
     ///
     /// ```
     /// # use toolyard_tool::{Context, ToolError};
@@ -134,10 +134,10 @@ impl ToolError {
         Self::needs(&[name])
     }
 
-    /// The same for one within another.
+    /// The same for a capability within another.
     pub(crate) fn needs(path: &[&'static str]) -> Self {
         let name = path.join(".");
-        let message = format!("this needs `{name}`, which the client did not declare that it can do");
+        let message = format!("this needs `{name}`, which the client does not declare");
         Self { kind: Kind::Needs(path.to_vec()), ..Self::new(message) }
     }
 
@@ -162,7 +162,7 @@ impl ToolError {
         Self { kind: Kind::Unanswered(asks), ..Self::new("the client must answer some questions first") }
     }
 
-    /// The result that asks the client, if that is all there is to say for now.
+    /// The result with the questions for the client, if the error is one.
     pub(crate) fn asks(&self) -> Option<&Raw> {
         match &self.kind {
             Kind::Unanswered(asks) => Some(asks),

@@ -85,7 +85,7 @@ impl<S: Send + Sync + 'static> ToolSet<S> {
         Ok(Box::pin(run_tool(tool, arguments, context, self.about.written())))
     }
 
-    /// Refuses connections that do not prove their user, where the set wants that.
+    /// Refuses connections that do not prove their user, where the set requires that.
     fn admit(&self, origin: &Origin) -> Result<(), ToolError> {
         if origin.is_proven || !self.about.wants_proof {
             return Ok(());
@@ -99,7 +99,7 @@ impl<S: Send + Sync + 'static> ToolSet<S> {
             return Err(CallError::invalid_params(format!("unknown prompt: {name}")));
         };
         let getting = (prompt.get)(texts(request, &["arguments"])?, self.context(request, peer));
-        // A prompt that cannot be made from what was given is the request's fault.
+        // A prompt that cannot be made from the given arguments is an error of the request.
         let fault = |error: &ToolError| {
             if error.is_failure() {
                 return CallError::invalid_params(error.to_string());
@@ -182,7 +182,7 @@ impl<S: Send + Sync + 'static> ToolSet<S> {
         })
     }
 
-    /// Adds the stamps of the protocol to whatever is answered.
+    /// Adds the protocol's own fields to an answer.
     fn stamped(&self, answering: BoxFuture<Answer>, cache: Option<&'static str>) -> BoxFuture<Answer> {
         let info = self.about.info().clone();
         Box::pin(async move {

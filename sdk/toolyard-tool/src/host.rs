@@ -76,7 +76,7 @@ impl WeakHost {
     }
 }
 
-/// Puts a host together. What is not given is inert.
+/// Builds a host. Parts that are not given are inert.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -124,13 +124,13 @@ impl Host {
         &self.0.pack
     }
 
-    /// The pack's folder for data that must last, made if it is not there. One for each config.
+    /// The pack's folder for data that must last, made on first use. One for each config.
     pub fn state(&self) -> io::Result<PathBuf> {
         self.folders()?.state(&self.0.pack)
     }
 
-    /// The pack's folder for data that can be made again, made if it is not there. All gateways of the user share
-    /// it: lock what must not be written twice.
+    /// The pack's folder for data that can be made again, made on first use. All gateways of the user share
+    /// it: lock files that must not be written twice.
     pub fn cache(&self) -> io::Result<PathBuf> {
         self.folders()?.cache(&self.0.pack)
     }
@@ -260,7 +260,7 @@ impl Host {
     }
 }
 
-/// Takes the name of background work off the list, however the work ends.
+/// Removes the name of background work from the list, however the work ends.
 struct Done {
     host: Host,
     name: Arc<str>,

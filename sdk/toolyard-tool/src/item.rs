@@ -30,11 +30,11 @@ use crate::state::{Source, Wanted};
     note = "write `#[tool]` over a function, and add it by its name: `.with::<name>()`"
 )]
 pub trait Item {
-    /// What the function wants of the set's state.
+    /// The part of the set's state that the function needs.
     #[doc(hidden)]
     type Wants: Wanted;
 
-    /// The function and all that is known of it.
+    /// The function with its description.
     #[doc(hidden)]
     fn entry(source: Source<Self::Wants>) -> Entry;
 }
@@ -55,7 +55,7 @@ pub enum Entry {
     Completion(completion::Completion),
 }
 
-/// Images, as the protocol lists them. What they are is left for the client to see: a URI may serve several kinds.
+/// Images, as the protocol lists them. Types and sizes are left out: a URI may serve several kinds.
 fn icons(sources: &[&str]) -> Value {
     sources.iter().map(|src| json!({ "src": src })).collect()
 }

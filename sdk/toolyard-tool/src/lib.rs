@@ -3,7 +3,7 @@
 #![doc = include_str!("docs/intro.md")]
 #![warn(missing_docs)]
 
-// So that what `#[tool]` writes finds the library in its own tests, too.
+// So that code made by `#[tool]` finds the library in its own tests, too.
 extern crate self as toolyard_tool;
 
 mod set;
@@ -76,11 +76,11 @@ pub use toolyard_tool_macros::tool;
 /// Dates of the civil calendar, for tools that write or read them.
 pub use toolyard_proto::calendar;
 
-/// The crate that schemas come from. What its derive writes names `schemars`: depend on the same version
-/// yourself, or say where it is with `#[schemars(crate = "toolyard_tool::schemars")]` on the type.
+/// The crate that makes schemas. Code made by its derive refers to `schemars`: depend on the same version
+/// yourself, or name it with `#[schemars(crate = "toolyard_tool::schemars")]` on the type.
 pub use schemars;
 
-/// What the `#[tool]` attribute writes refers to this. Not for use by hand.
+/// Used by code that `#[tool]` makes. Not for use by hand.
 #[doc(hidden)]
 pub mod private {
     pub use crate::arguments::{Check, NoArguments};

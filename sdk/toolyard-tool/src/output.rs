@@ -43,11 +43,11 @@ pub trait Output: Send + 'static {
     fn into_content(self, shape: &Shape) -> Result<Content, ToolError>;
 }
 
-/// How values of a type are answered.
+/// The form in which values of a type are answered.
 #[doc(hidden)]
 #[derive(Clone, Debug, PartialEq)]
 pub enum Shape {
-    /// `()`: there is nothing to say but that it worked.
+    /// `()`: the answer only confirms success.
     Nothing,
     /// Text alone.
     Text,
@@ -55,7 +55,7 @@ pub enum Shape {
     Object(Value),
     /// Anything else, under `result` of an object with this schema.
     Wrapped(Value),
-    /// Whatever the tool puts together.
+    /// Content that the tool assembles itself.
     Free,
 }
 

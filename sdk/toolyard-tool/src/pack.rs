@@ -66,13 +66,13 @@ type Make = dyn Fn(Value, Host) -> Result<ToolSet, ToolError> + Send + Sync;
 #[derive(Clone, Debug)]
 pub struct Key {
     name: String,
-    /// With dashes.
+    /// The name with dashes.
     flag_name: String,
     schema: Value,
     is_required: bool,
 }
 
-/// Something that is wrong with a configuration.
+/// A problem of a configuration.
 ///
 /// ```
 /// use toolyard_tool::Wrong;
@@ -82,15 +82,15 @@ pub struct Key {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wrong {
-    /// The key, with what is below it (`folders[1]`); empty where no single key is to blame.
+    /// The key, with the path below it (`folders[1]`); empty if the problem concerns no single key.
     pub key: String,
-    /// What is wrong with it.
+    /// The problem.
     pub what: String,
 }
 
 impl Pack {
-    /// A pack without configuration. `make` must cost little, since it is called before anybody calls a tool:
-    /// what costs belongs into [`ToolSet::state_with`].
+    /// A pack without configuration. `make` must be cheap, since it is called even if no tool is ever called:
+    /// expensive work belongs into [`ToolSet::state_with`].
     pub fn new<S: Send + Sync + 'static>(
         name: &'static str,
         summary: &'static str,
@@ -148,7 +148,7 @@ impl Pack {
         Self { name, summary, keys, check, make, idle: None, is_opt_in: false }
     }
 
-    /// How long a call of this pack may go without a sign of life, if that is longer than usual. The config can set
+    /// How long a call of this pack may take without progress, if that is longer than usual. The config can set
     /// another time for the pack and for each tool.
     #[must_use]
     pub fn idle(mut self, limit: Duration) -> Self {
@@ -163,22 +163,22 @@ impl Pack {
         self
     }
 
-    /// What [`idle`](Self::idle) was set to.
+    /// The value of [`idle`](Self::idle).
     pub fn idle_limit(&self) -> Option<Duration> {
         self.idle
     }
 
-    /// What it is called, as an upstream and in `[packs.NAME]`.
+    /// Its name, as an upstream and in `[packs.NAME]`.
     pub fn name(&self) -> &'static str {
         self.name
     }
 
-    /// What it is good for, in one line.
+    /// Its description in one line.
     pub fn summary(&self) -> &'static str {
         self.summary
     }
 
-    /// What can be configured.
+    /// The keys of its configuration.
     pub fn keys(&self) -> &[Key] {
         &self.keys
     }
@@ -188,12 +188,12 @@ impl Pack {
         self.is_opt_in || self.keys.iter().any(Key::is_required)
     }
 
-    /// Everything that is wrong with a configuration.
+    /// All problems of a configuration.
     pub fn check(&self, config: &Value) -> Vec<Wrong> {
         (self.check)(config)
     }
 
-    /// The tools, for a configuration that [`Pack::check`] finds nothing wrong with.
+    /// The tools, for a configuration without problems by [`Pack::check`].
     pub fn tools(&self, config: Value) -> Result<ToolSet, ToolError> {
         self.tools_in(config, Host::inert(self.name))
     }
@@ -205,27 +205,27 @@ impl Pack {
 }
 
 impl Key {
-    /// As it is written.
+    /// The name as it is written in the config.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// As a flag of a command line is written: with dashes instead of underscores.
+    /// The name as a command-line flag: with dashes instead of underscores.
     pub fn flag_name(&self) -> &str {
         &self.flag_name
     }
 
-    /// What it is for.
+    /// Its description.
     pub fn about(&self) -> &str {
         self.schema["description"].as_str().unwrap_or_default()
     }
 
-    /// Whether the pack cannot do without it.
+    /// Whether the key is required.
     pub fn is_required(&self) -> bool {
         self.is_required
     }
 
-    /// Whether it is true or false.
+    /// Whether it is a flag.
     pub fn is_flag(&self) -> bool {
         is_of(&self.schema, "boolean")
     }
@@ -240,7 +240,7 @@ impl Key {
         self.schema[PATH] == true
     }
 
-    /// The value with every relative path taken from `folder`; as it is where the key holds no paths.
+    /// The value with every relative path resolved from `folder`; unchanged if the key holds no paths.
     ///
     /// ```
     /// # use std::path::{Path, PathBuf};
@@ -264,7 +264,7 @@ impl Key {
         }
     }
 
-    /// The value that is meant by texts, as a command line has them: one for each value.
+    /// The value of texts from a command line: one for each value.
     ///
     /// ```
     /// # use toolyard_tool::{Pack, ToolSet, schemars::JsonSchema};

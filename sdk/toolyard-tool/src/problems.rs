@@ -1,9 +1,9 @@
-//! Everything that is wrong with the arguments of a call, in words a model can act on.
+//! The problems of the arguments of a call, in words that a model can act on.
 
 use crate::ToolError;
 use crate::pack::Wrong;
 
-/// What is wrong with some arguments. Checks add to it and go on, so that one answer names everything.
+/// The problems of some arguments. Checks add to it and go on, so that one answer names everything.
 ///
 /// ```
 /// use toolyard_tool::Problems;
@@ -17,7 +17,7 @@ use crate::pack::Wrong;
 /// }
 /// ```
 ///
-/// The first 20 are kept: who sent a thousand wrong items learns no more from the rest.
+/// The first 20 are kept: after a thousand wrong items, the rest would not help.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Problems {
     wrongs: Vec<Wrong>,
@@ -28,17 +28,17 @@ pub struct Problems {
 const MOST: usize = 20;
 
 impl Problems {
-    /// `what` is wrong with `field`: "`field` what".
+    /// Adds a problem of `field`: "`field` what".
     pub fn add(&mut self, field: &str, what: impl AsRef<str>) {
         self.push(|| Wrong { key: field.to_owned(), what: what.as_ref().to_owned() });
     }
 
-    /// Something that concerns no single field.
+    /// Adds a problem that concerns no single field.
     pub fn add_general(&mut self, what: impl Into<String>) {
         self.push(|| Wrong { key: String::new(), what: what.into() });
     }
 
-    /// Whether nothing is wrong.
+    /// Whether there are no problems.
     pub fn is_empty(&self) -> bool {
         self.wrongs.is_empty()
     }
@@ -55,7 +55,7 @@ impl Problems {
         self.wrongs.len()
     }
 
-    /// Whether more is wrong than will be listed, so that looking on is of no use.
+    /// Whether there are more problems than will be listed, so that further checks are useless.
     pub(crate) fn has_more(&self) -> bool {
         self.has_more
     }
@@ -67,7 +67,7 @@ impl Problems {
         self.has_more |= other.has_more;
     }
 
-    /// The same with other words for what is wrong.
+    /// The same problems with another wording.
     pub(crate) fn reworded(mut self, words: impl Fn(&str) -> String) -> Self {
         for wrong in &mut self.wrongs {
             wrong.what = words(&wrong.what);
@@ -79,14 +79,14 @@ impl Problems {
         self.wrongs
     }
 
-    /// One error that lists them; nothing if there are none.
+    /// One error that lists the problems, if there are any.
     pub(crate) fn into_result(self) -> Result<(), ToolError> {
         let hint = "correct this and call again; the tool's input schema describes its arguments";
         self.summary("The arguments are", "The arguments have")
             .map_or(Ok(()), |message| Err(ToolError::invalid(message).hint(hint)))
     }
 
-    /// The same of what a user has entered in a form, for which the model is not to blame.
+    /// The same for a form that a user has filled in, so the model is not to blame.
     pub(crate) fn into_result_of_form(self) -> Result<(), ToolError> {
         let summary = self.summary("What the user entered is", "What the user entered has");
         summary.map_or(Ok(()), |message| Err(ToolError::new(message).hint("tell the user, and call again")))

@@ -1,4 +1,4 @@
-//! Runs a function: async ones where they are, blocking ones on threads made for that. A function that
+//! Runs a function: async ones in place, blocking ones on threads made for that. A function that
 //! panics fails its own call and nothing else.
 
 use std::any::Any;
@@ -12,7 +12,7 @@ use crate::state::{Source, Wanted};
 use crate::threads::Threads;
 use crate::{Context, ToolError};
 
-/// A function with its arguments, ready to go.
+/// A function with its arguments, ready to run.
 #[doc(hidden)]
 pub enum Run<T> {
     /// An `async fn`.
@@ -27,15 +27,15 @@ impl<T> std::fmt::Debug for Run<T> {
     }
 }
 
-/// How the attribute hands a function over.
+/// The function in the form that the attribute passes it.
 #[doc(hidden)]
 pub type Call<W, A, O> = fn(<W as Wanted>::Handle, Context, A) -> Run<Result<O, ToolError>>;
 
-/// A function of a set, with its types forgotten.
+/// A type-erased function of a set.
 pub(crate) type Runner<I, R> = Arc<dyn Fn(I, Context) -> BoxFuture<Result<R, ToolError>> + Send + Sync>;
 
-/// Forgets the types: `read` makes the arguments, `finish` the result. Whatever panics on the way, checks and
-/// the making of state included, fails this call alone, under the `name` of the function.
+/// Erases the types: `read` makes the arguments, `finish` the result. A panic in any part, including checks and
+/// making state, fails this call alone, under the `name` of the function.
 pub(crate) fn runner<W, I, A, O, R>(
     name: &'static str,
     source: Source<W>,

@@ -1,4 +1,4 @@
-//! Schemas of Rust types, as clients and models read them: without what only Rust readers need.
+//! Schemas of Rust types for clients and models: without what only Rust readers need.
 
 use schemars::generate::{Contract, SchemaSettings};
 use schemars::transform::{Transform, transform_subschemas};
@@ -78,7 +78,7 @@ pub(crate) fn form<T: JsonSchema>() -> Value {
     settings.into_generator().into_root_schema_for::<T>().to_value()
 }
 
-/// What clients take for a form.
+/// The schema of a form in the shape that clients accept.
 pub(crate) fn shown(form: &Value) -> Value {
     json!({
         "type": "object",
@@ -87,7 +87,7 @@ pub(crate) fn shown(form: &Value) -> Value {
     })
 }
 
-/// Shows every schema within a schema to `see`, and nothing that merely looks like one, such as a default.
+/// Calls `see` with every schema within a schema, but not with values that merely look like one, such as a default.
 pub(crate) fn each(schema: &mut Value, see: impl FnMut(&mut Map<String, Value>)) {
     if let Ok(schema) = schema.try_into() {
         Each(see).transform(schema);
@@ -116,7 +116,7 @@ impl<F: FnMut(&mut Map<String, Value>)> Transform for Each<F> {
     }
 }
 
-/// Writes `{}` where `true` would mean the same: there are clients that drop the whole list of tools for one
+/// Replaces `true` by the equivalent `{}`: some clients drop the whole list of tools because of one
 /// `true`.
 #[derive(Clone)]
 struct Plain;

@@ -1,5 +1,5 @@
-//! State that travels through the client between the rounds of a call. It is no secret, the client gave most
-//! of it; the seal shows that it comes back unchanged, and to the same call.
+//! Seals the state that travels through the client between the rounds of a call. It is not secret, the client gave most
+//! of it; the seal shows that it comes back unchanged, and for the same call.
 
 use data_encoding::BASE64URL_NOPAD;
 use ring::hmac::{self, HMAC_SHA256};
@@ -31,7 +31,7 @@ impl Seal {
     }
 }
 
-/// The length in front keeps what is bound apart from what is carried.
+/// The length prefix separates the bound part from the carried part.
 fn signed(call: &str, body: &str) -> Vec<u8> {
     format!("{}:{call}{body}", call.len()).into_bytes()
 }

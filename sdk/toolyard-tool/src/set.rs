@@ -120,7 +120,7 @@ impl ToolSet<()> {
 }
 
 impl<S: Send + Sync + 'static> ToolSet<S> {
-    /// How people see the server.
+    /// The title of the server, for people.
     #[must_use]
     pub fn title(mut self, title: &str) -> Self {
         self.about.title = Some(title.to_owned());
@@ -141,7 +141,7 @@ impl<S: Send + Sync + 'static> ToolSet<S> {
         self
     }
 
-    /// What a model should know before it calls anything.
+    /// Instructions for models that use the server.
     #[must_use]
     pub fn instructions(mut self, text: &str) -> Self {
         self.about.instructions = Some(text.to_owned());
@@ -183,7 +183,7 @@ impl<S: Send + Sync + 'static> ToolSet<S> {
         self
     }
 
-    /// The key that state is sealed with which clients carry between the rounds of a call
+    /// The key that seals the state which clients carry between the rounds of a call
     /// ([`Context::questions`](crate::Context::questions)). Without one it is random, which is right unless
     /// several processes serve the set together, or a call should outlive a restart.
     #[must_use]

@@ -13,7 +13,7 @@ use toolyard_model::{BoxFuture, Scope};
 use crate::ToolError;
 use crate::run::reason;
 
-/// What a function wants of the set's state: [`Nothing`], or a reference to it ([`Needs`]).
+/// The part of the set's state that a function needs: [`Nothing`], or a reference to it ([`Needs`]).
 #[doc(hidden)]
 pub trait Wanted: 'static {
     /// The type that it takes a reference to.
@@ -42,7 +42,7 @@ impl<S: Send + Sync + 'static> Wanted for Needs<S> {
     type Handle = Arc<S>;
 }
 
-/// A set with this state can give a function what it wants: `T` is for those who read that it cannot.
+/// A set with this state can give a function what it needs; `T` is for the compiler's message if it cannot.
 #[doc(hidden)]
 #[diagnostic::on_unimplemented(
     message = "the set's state is `{Self}`, but the function takes `&{T}`",
@@ -50,7 +50,7 @@ impl<S: Send + Sync + 'static> Wanted for Needs<S> {
     note = "call `.state(…)` with a value of that type before `.with::<…>()`; sets with different state are joined with `.join(…)`"
 )]
 pub trait Gives<T, W: Wanted>: Sized {
-    /// Where the function gets it from.
+    /// Where the function gets its state from.
     fn source(held: &Held<Self>) -> Source<W>;
 }
 
@@ -93,7 +93,7 @@ pub struct Later<S> {
     make: Box<dyn Fn() -> BoxFuture<Result<S, ToolError>> + Send + Sync>,
 }
 
-/// What came of it, once it is over.
+/// The result, once it has ended.
 type Attempt<S> = watch::Receiver<Option<Result<Arc<S>, Failed>>>;
 
 #[derive(Clone, Debug)]
@@ -102,7 +102,7 @@ enum Failed {
     Panicked(String),
 }
 
-/// What a function that makes the state returns: a result, or a future of one. `How` only keeps the two apart.
+/// The return type of a function that makes the state: a result, or a future of one. `How` only distinguishes the two.
 #[doc(hidden)]
 #[diagnostic::on_unimplemented(
     message = "state cannot be made from `{Self}`",
@@ -186,7 +186,7 @@ impl<S: Send + Sync + 'static> Later<S> {
         }
     }
 
-    /// The attempt under way, or a new one if there is none or it came to nothing.
+    /// The current attempt, or a new one if there is none or it failed.
     fn attempt(self: &Arc<Self>, scope: &Scope) -> Attempt<S> {
         let mut latest = self.attempt.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(attempt) = latest.as_ref().filter(|attempt| is_worth_waiting_for(attempt)) {
@@ -201,7 +201,7 @@ impl<S: Send + Sync + 'static> Later<S> {
                 Err(panic) => Err(Failed::Panicked(reason(panic.as_ref()).to_owned())),
             };
             if let Ok(made) = &outcome {
-                // No other task creates it meanwhile.
+                // Only this task makes it now.
                 let _ = later.made.set(made.clone());
             }
             sender.send_replace(Some(outcome));
@@ -210,7 +210,7 @@ impl<S: Send + Sync + 'static> Later<S> {
     }
 }
 
-/// Not one that has failed, nor one that was given up.
+/// Not one that has failed or was dropped.
 fn is_worth_waiting_for<S>(attempt: &Attempt<S>) -> bool {
     match &*attempt.borrow() {
         Some(outcome) => outcome.is_ok(),
@@ -218,7 +218,7 @@ fn is_worth_waiting_for<S>(attempt: &Attempt<S>) -> bool {
     }
 }
 
-/// Makes it, in a scope, unless it is there by now.
+/// Makes it in a scope, unless it has been made by now.
 type Making<H> = Arc<dyn Fn(&Scope) -> BoxFuture<Result<H, ToolError>> + Send + Sync>;
 
 /// Where a function gets its state from when it is called.
@@ -226,12 +226,12 @@ type Making<H> = Arc<dyn Fn(&Scope) -> BoxFuture<Result<H, ToolError>> + Send + 
 pub enum Source<W: Wanted> {
     /// There already.
     Ready(W::Handle),
-    /// Perhaps it has to be made first.
+    /// It may have to be made first.
     Later(Making<W::Handle>),
 }
 
 impl<W: Wanted> Source<W> {
-    /// What has to be made first is made in `scope`.
+    /// State that has to be made first is made in `scope`.
     pub(crate) async fn get(&self, scope: &Scope) -> Result<W::Handle, ToolError> {
         match self {
             Self::Ready(handle) => Ok(handle.clone()),

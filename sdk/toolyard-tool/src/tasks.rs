@@ -43,7 +43,7 @@ struct Shared {
     scope: Scope,
     changes: Changes,
     kept: Arc<Kept>,
-    /// Of the host; in memory without one.
+    /// The host's store; in memory without one.
     store: OnceLock<Arc<dyn TaskStore>>,
     runner: Runner,
     /// One interrupted task at a time is taken over.
@@ -75,7 +75,7 @@ impl Tasks {
         let _ = self.0.store.set(store.clone());
     }
 
-    /// Takes over what an earlier program left unfinished. Nothing happens where nothing was ever stored.
+    /// Takes over tasks that an earlier program left unfinished. Does nothing if nothing was ever stored.
     pub(crate) fn adopt(&self) {
         let is_any = self.0.store.get().is_some_and(|store| store.exists());
         if is_any && !self.0.scope.is_ended() {
@@ -110,7 +110,7 @@ impl Tasks {
         Ok(Box::pin(task::answer(task, shared.kept.clone(), started)))
     }
 
-    /// Answers a request about tasks; nothing if it is none of ours.
+    /// Answers a request about tasks; `None` if it is not one of ours.
     pub(crate) fn answer(&self, request: &Request, peer: Peer) -> Option<BoxFuture<Answer>> {
         let (shared, origin) = (self.0.clone(), request.origin.clone());
         let allowed = wire::allowed(request);
@@ -146,12 +146,12 @@ impl Tasks {
         self.0.kept.find(id, origin).is_some()
     }
 
-    /// A client is gone, and with it the only one that could come back for its tasks.
+    /// A client has disconnected, and no other can come back for its tasks.
     pub(crate) fn client_ended(&self, client: &ClientKey) {
         self.0.kept.forget_of(&Owner::Client(client.clone()));
     }
 
-    /// Ends them all. Those that last are interrupted once their last changes are stored.
+    /// Ends all tasks. Stored ones are interrupted once their last changes are stored.
     pub(crate) async fn end(&self) {
         let storing = async {
             for task in self.0.kept.all(|_| true) {
@@ -202,7 +202,7 @@ impl Shared {
         self.store.get()
     }
 
-    /// The task of this id. One of another owner is as unknown as one that never was.
+    /// The task of this id. A task of another owner is reported as unknown.
     async fn find(self: &Arc<Self>, id: &str, origin: &Origin) -> Result<Found, CallError> {
         if let Some(task) = self.kept.find(id, origin) {
             return Ok(Found::Live(task));
@@ -219,7 +219,7 @@ impl Shared {
         Err(CallError::invalid_params(format!("unknown task: {id}")))
     }
 
-    /// Those that this client may list, oldest first.
+    /// The tasks that this client may list, the oldest first.
     async fn list(self: &Arc<Self>, origin: &Origin) -> Result<Vec<Standing>, CallError> {
         let mut tasks = Vec::new();
         for task in self.kept.of(origin) {
@@ -282,7 +282,7 @@ impl About {
     }
 }
 
-/// As what this call of a tool begins if it becomes a task; an error where it would have to and cannot.
+/// The form of the task that this call would become; an error if it must become one and cannot.
 pub(crate) fn first_stage(request: &Request, tool: &Tool) -> Result<Option<Stage>, CallError> {
     let is_task = tool.task != TaskUse::Never && wire::wants_task(request);
     let can_ask_first = request.origin.revision.has_result_stamps();

@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_inside_a_hidden_element_is_hidden() {
+    fn elements_inside_a_hidden_element_are_hidden() {
         let panel = TreeNode::new("Panel").hidden().with(TreeNode::new("Button").named("Save"));
         let tree = Tree::from_windows(vec![TreeNode::new("Window").with(panel)]);
         let save = tree.by_name("save", None).next().unwrap();

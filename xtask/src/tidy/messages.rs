@@ -67,7 +67,7 @@ const EXCEPTIONS: &[(&str, &str)] = &[
         "depends on the machine: it would open a browser where there is one",
     ),
     (
-        "the config is not good:",
+        "the config is invalid:",
         "needs a gateway that asks for tokens, and a config that was broken since; tests/apps/shim.rs shows it",
     ),
     (
@@ -144,7 +144,7 @@ const EXCEPTIONS: &[(&str, &str)] = &[
     ("the pack `{name}` does not run on", "the same; every pack runs on Linux"),
     ("this program was built without the pack", "tests run with all features"),
     ("(not shown, since it is not valid TOML", "is in an answer of the API"),
-    ("the gateway ended again and again", "a client receives it that asks in that moment"),
+    ("the gateway keeps ending", "a client receives it that asks in that moment"),
 ];
 
 pub(super) fn check(files: &[String], sources: &[Source], findings: &mut Findings) {

@@ -114,7 +114,7 @@ fn a_call_that_was_cancelled_is_not_failed() {
 }
 
 #[test]
-fn a_session_of_the_hub_is_turned_to_its_instance_again_before_anything_else() {
+fn a_hub_session_is_reconnected_to_its_instance_before_anything_else() {
     let check = |is_hub: bool, steps: &[(&str, &str, serde_json::Value)], expected: &[&str]| {
         let mut memory = Memory { is_hub, ..initialized() };
         for (id, (name, about, result)) in (10..).zip(steps) {

@@ -77,12 +77,12 @@ pub(super) fn add(common: &Common, args: &AddArgs) -> Result<(), Failure> {
         return Ok(say::json(&Outcome { id: id.as_str(), file, changed, definition, problems: &remarks })?);
     }
     let (verb, file) =
-        (if is_same { "is there already, just so, in" } else { "added to" }, draft.path.display());
+        (if is_same { "is there already, unchanged, in" } else { "added to" }, draft.path.display());
     say::result(format_args!("{id} {verb} {file}: {}", definition.how()));
     remarks.iter().for_each(say::line);
     if draft.needs_trust(&args.place) {
         say::line(
-            "note: toolyard.toml counts only once you trust it\n  help: look at it, then run `toolyard trust`",
+            "note: toolyard.toml is not used until you trust it\n  help: look at it, then run `toolyard trust`",
         );
     }
     Ok(())
@@ -224,7 +224,7 @@ fn variable(text: &str) -> (String, String) {
 fn header(text: &str) -> Result<(String, String), Failure> {
     let wrong = || {
         Failure::Usage(format!(
-            "--header wants `Name: value`, such as 'Authorization: Bearer ${{TOKEN}}', not `{}`",
+            "--header requires `Name: value`, such as 'Authorization: Bearer ${{TOKEN}}', not `{}`",
             text.split(' ').next().unwrap_or_default()
         ))
     };

@@ -295,11 +295,11 @@ fn in_profile(
     if !is_inside {
         Err(format!("not at {place}: `{key}` does not name {}", tool.upstream))
     } else if profile.deny.iter().any(fits) {
-        Err(format!("not at {place}: `deny` fits it"))
+        Err(format!("not at {place}: `deny` matches it"))
     } else if profile.includes(&ids) {
         Ok(format!("at {place}, too"))
     } else {
-        Err(format!("not at {place}: `allow` does not fit it"))
+        Err(format!("not at {place}: `allow` does not match it"))
     }
 }
 

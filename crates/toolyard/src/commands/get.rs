@@ -95,6 +95,6 @@ fn how_it_is(state: Option<&State>, asked: &Asked) -> String {
         }
         (None, Asked::NoGateway) => "no gateway runs with this config".to_owned(),
         (None, Asked::Silent) => "unknown".to_owned(),
-        (None, Asked::States(_)) => "not taken up by the gateway that runs".to_owned(),
+        (None, Asked::States(_)) => "not loaded by the running gateway".to_owned(),
     }
 }

@@ -82,7 +82,7 @@ pub(super) fn import(common: &Common, args: &ImportArgs) -> Result<(), Failure> 
     report::print_outcome(&steps, &draft.path, written, backup.as_deref());
     if written && draft.needs_trust(&args.place) {
         say::line(
-            "note: toolyard.toml counts only once you trust it\n  help: look at it, then run `toolyard trust`",
+            "note: toolyard.toml is not used until you trust it\n  help: look at it, then run `toolyard trust`",
         );
     }
     Ok(())

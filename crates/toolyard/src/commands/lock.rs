@@ -60,7 +60,7 @@ pub(super) fn lock(common: &Common, args: &LockArgs) -> Result<(), Failure> {
     if differs { Err(Failure::AlreadyReported(1)) } else { Ok(()) }
 }
 
-/// Brings one lock file up to date, or compares it only. Whether it was different.
+/// Brings one lock file up to date, or only compares it. Returns whether it was different.
 fn lock_file(
     path: &std::path::Path,
     ids: &[&String],
@@ -71,7 +71,7 @@ fn lock_file(
         return Ok(false);
     }
     let text = std::fs::read_to_string(path).ok();
-    // One that cannot be read is replaced; all of its servers must then be there.
+    // A lock file that cannot be read is replaced; all of its servers must then be there.
     let before = text.as_deref().and_then(|text| LockFile::parse(text).ok()).unwrap_or_default();
     let mut upstreams = before.upstreams.clone();
     for id in ids {
@@ -90,7 +90,7 @@ fn lock_file(
     Ok(is_different)
 }
 
-/// What the lock file does not have yet.
+/// Tools that the lock file does not have yet.
 fn report(id: &str, before: Option<&Tools>, tools: &Tools) {
     let none = Tools::new();
     let before = before.unwrap_or(&none);

@@ -156,7 +156,7 @@ async fn pasted() -> Result<Redirect> {
                 return Ok(Redirect::pasted(query.split('#').next().unwrap_or(query)));
             }
             None if line.is_empty() => {}
-            None => say::line("that is not the whole address: it has a `?` with a code in it"),
+            None => say::line("that is not the complete address, which contains `?` and a code"),
         }
     }
     std::future::pending().await

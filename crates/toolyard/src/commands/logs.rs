@@ -32,16 +32,16 @@ every call: see `toolyard audit`.")]
 pub(crate) struct LogsArgs {
     /// Only of this server [default: all].
     name: Option<String>,
-    /// Print new entries as they come, until Ctrl-C.
+    /// Print new entries as they arrive, until Ctrl-C.
     #[arg(short, long)]
     follow: bool,
     /// Not before: 30s, 10m, 2h, 1d, or a time such as 2026-07-28T09:00 (UTC).
     #[arg(long, value_name = "TIME", value_parser = since)]
     since: Option<String>,
-    /// Print so many entries, the newest.
+    /// Print this many entries, the newest.
     #[arg(short = 'n', long, value_name = "NUMBER")]
     lines: Option<usize>,
-    /// Print one JSON object a line.
+    /// Print one JSON object per line.
     #[arg(long)]
     json: bool,
 }
@@ -121,8 +121,8 @@ fn call(entry: &Value) -> String {
     format!("{name}: {}{why}{took}", entry["status"].as_str().unwrap_or("-"))
 }
 
-/// The moment that is meant, in the form that entries have. They are compared as text, so the start of a moment,
-/// such as a day, will do.
+/// The given moment, in the form of the entries' own. They are compared as text, so a prefix such as a day is
+/// enough.
 fn since(text: &str) -> Result<String, String> {
     let wrong = || "expected a time such as 30s, 10m, 2h, 1d or 2026-07-28T09:00 (UTC)".to_owned();
     let days = text.strip_suffix('d').and_then(|days| days.parse::<u32>().ok());

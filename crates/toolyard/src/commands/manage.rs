@@ -19,7 +19,7 @@ use crate::cli::Common;
 use crate::failure::{Failure, refused};
 use crate::{say, settings};
 
-/// For the gateway to answer.
+/// How long the gateway may take to answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// The longest answer that is read.
 const LARGEST: u64 = 16 * 1024 * 1024;
@@ -51,7 +51,7 @@ pub(super) fn stop(common: &Common) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Has a gateway that runs with this config connect to a server again.
+/// Makes a gateway that runs with this config connect to a server again.
 pub(super) fn restart_if_running(common: &Common, name: &str) {
     let (_, _, running) = settings::look_for_gateway(common);
     if let Some(running) = running
@@ -83,7 +83,7 @@ pub(super) fn post(running: &Running, path: &str) -> Result<Value, Failure> {
 pub(super) enum Address<'a> {
     /// The local socket, which makes this user an operator.
     Socket(&'a Path),
-    /// The HTTP listener, with the headers that prove who asks. Only an operator token changes anything there.
+    /// The HTTP listener, with credentials in headers. Only an operator token can change anything there.
     Http(&'a str, &'a HeaderMap),
 }
 
@@ -100,7 +100,7 @@ pub(super) async fn control(address: &Address<'_>, path: &str, body: Option<&Val
     read(status, body)
 }
 
-/// What an answer of the control API holds, or the error that it reports.
+/// The content of an answer of the control API, or the error that it reports.
 pub(super) fn read(status: u16, body: Value) -> Result<Value> {
     if (200..300).contains(&status) {
         return Ok(body);

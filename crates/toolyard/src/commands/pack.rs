@@ -56,7 +56,7 @@ fn serve(common: &Common, served: Served) -> Result<(), Failure> {
     let settings = settings::read(common)?;
     let written = settings.config.packs.into_iter().find(|written| written.name == pack.name());
     let (mut config, missing) = written.map(|written| (written.keys, written.missing)).unwrap_or_default();
-    // A path on the command line is meant from where it is typed.
+    // A relative path on the command line starts from the current folder.
     let here = std::env::current_dir().context("find the current folder")?;
     config.extend(keys.into_iter().map(|(name, value)| {
         let key = pack.keys().iter().find(|key| key.name() == name);

@@ -1,4 +1,4 @@
-//! `toolyard remove`: takes a server out of the config.
+//! `toolyard remove`: removes a server from the config.
 
 use clap::Args;
 use serde_json::json;
@@ -12,11 +12,11 @@ use crate::{say, settings};
 
 #[derive(Debug, Args)]
 pub(crate) struct RemoveArgs {
-    /// Which one.
+    /// The name of the server.
     name: String,
     #[command(flatten)]
     place: Where,
-    /// Print the outcome as JSON.
+    /// Print the result as JSON.
     #[arg(long)]
     json: bool,
 }
@@ -46,7 +46,7 @@ pub(super) fn remove(common: &Common, args: &RemoveArgs) -> Result<(), Failure> 
     Ok(())
 }
 
-/// It may be in the other file.
+/// The server may be in the other file.
 fn elsewhere(name: &str, args: &RemoveArgs) -> Option<String> {
     let folder = std::env::current_dir().ok()?;
     let found = config::find(None, &folder, &settings::variable);
@@ -55,7 +55,7 @@ fn elsewhere(name: &str, args: &RemoveArgs) -> Option<String> {
     Some(format!("it is in {place}: {how}"))
 }
 
-/// What there is instead.
+/// The names to choose from.
 pub(super) fn known(name: &str, ids: &[&str]) -> String {
     match (nearest(name, ids.iter().copied()), ids) {
         (Some(id), _) => format!("did you mean `{id}`?"),

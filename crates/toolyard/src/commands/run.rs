@@ -17,9 +17,9 @@ use crate::settings::{self, Settings};
 use crate::stop::Stop;
 
 const PACK: &str = "scripts";
-/// What the command after `--` is called.
+/// The name of the command after `--`.
 const COMMAND: &str = "command";
-/// The exit code of a script that was stopped from the keyboard.
+/// The exit code of a script that was interrupted.
 const INTERRUPTED: u8 = 130;
 
 #[derive(Debug, Args)]
@@ -39,13 +39,13 @@ pub(crate) struct RunArgs {
     /// Print only lines of this level and above.
     #[arg(long, value_parser = ["debug", "info", "warn", "error"])]
     level: Option<String>,
-    /// Print only lines that this regular expression finds something in.
+    /// Print only lines that match this regular expression.
     #[arg(long, value_name = "REGEX")]
     matching: Option<String>,
     /// List the scripts as JSON, or print each line of the log as a JSON object.
     #[arg(long)]
     json: bool,
-    /// A program and its arguments, to be run in place of a script.
+    /// A program and its arguments, to be run instead of a script.
     #[arg(last = true, value_name = "COMMAND")]
     command: Vec<String>,
 }

@@ -14,13 +14,13 @@ const USUAL_CLIENT: &str = "toolyard-cli";
 
 #[derive(Debug, Args)]
 pub(crate) struct TokenArgs {
-    /// Who it is for, as the gateway will call them.
+    /// The client that the token is for, under its name at the gateway.
     #[arg(long, value_name = "ID", default_value = USUAL_CLIENT)]
     client: String,
     /// Make a secret for [auth] instead.
     #[arg(long)]
     new_secret: bool,
-    /// Print the outcome as JSON.
+    /// Print the result as JSON.
     #[arg(long)]
     json: bool,
 }

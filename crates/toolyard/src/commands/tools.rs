@@ -28,7 +28,7 @@ const INTERRUPTED: u8 = 130;
 pub(crate) enum ToolsCommand {
     /// List the tools of all servers, or of one.
     List(list::ListArgs),
-    /// Show one tool: what it does and what it takes.
+    /// Show one tool: its description and its arguments.
     Get(get::GetArgs),
     /// Call a tool and print its answer.
     Call(call::CallArgs),
@@ -76,10 +76,10 @@ pub(super) fn with_client<T>(
     })?
 }
 
-/// The upstream that a name or a flag speaks of, if it is one of the config.
+/// The upstream that a name or a flag refers to, if it is in the config.
 pub(super) fn upstream_in(common: &Common, name: &str) -> Option<String> {
     let prefix = name.split_once(':').or_else(|| name.split_once("__")).map_or(name, |(prefix, _)| prefix);
-    // The values of the config are not needed for this, and a command may have to be run for them.
+    // The values of the config are not needed here, and reading them might run commands.
     settings::server_ids(common).into_iter().find(|id| id.eq_ignore_ascii_case(prefix))
 }
 

@@ -1,4 +1,4 @@
-//! `toolyard trust`: lets a project's `toolyard.toml` count, as it is now, or lets packs run programs of a project.
+//! `toolyard trust`: trusts a project's `toolyard.toml` in its current form, or lets packs run programs of a project.
 
 use std::path::{Path, PathBuf};
 
@@ -16,13 +16,13 @@ pub(crate) struct TrustArgs {
     /// The file, or the folder of a project whose programs packs may run [default: toolyard.toml in this folder].
     #[arg(value_name = "PATH")]
     file: Option<PathBuf>,
-    /// Take it back.
+    /// Remove the trust.
     #[arg(long, conflicts_with = "list")]
     revoke: bool,
     /// Show which files and projects are trusted.
     #[arg(long, conflicts_with = "file")]
     list: bool,
-    /// Print the outcome as JSON.
+    /// Print the result as JSON.
     #[arg(long)]
     json: bool,
 }
@@ -59,8 +59,8 @@ fn agree(mut trusted: Trusted, path: &Path, json: bool) -> Result<(), Failure> {
             .map(|upstream| json!({ "id": upstream.id, "definition": upstream.definition.shown() }))
             .collect();
         let packs: Vec<&String> = packs.iter().map(|(name, _)| name).collect();
-        let printed = json!({ "file": path, "trusted": true, "upstreams": upstreams, "packs": packs });
-        return Ok(say::json(&printed)?);
+        let outcome = json!({ "file": path, "trusted": true, "upstreams": upstreams, "packs": packs });
+        return Ok(say::json(&outcome)?);
     }
     say::result(format_args!(
         "{} is trusted, as it is now; in this folder Toolyard uses it from now on:",
@@ -89,7 +89,7 @@ fn agree_to_project(mut trusted: Trusted, folder: &Path, json: bool) -> Result<(
     ));
     if folder.join(PROJECT_FILE).is_file() {
         say::line(format_args!(
-            "its {PROJECT_FILE} is not part of that: `toolyard trust {}` lets it count",
+            "its {PROJECT_FILE} is not part of that: `toolyard trust {}` trusts that file",
             folder.join(PROJECT_FILE).display()
         ));
     }

@@ -62,7 +62,7 @@ fn has_browser() -> bool {
     cfg!(any(target_os = "macos", windows)) || has_display("DISPLAY") || has_display("WAYLAND_DISPLAY")
 }
 
-/// Whether a program that opens files was started.
+/// Whether a program that opens files could be started.
 fn open(page: &Path) -> bool {
     let program = if cfg!(target_os = "macos") {
         "open"

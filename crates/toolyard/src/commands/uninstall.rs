@@ -1,4 +1,4 @@
-//! `toolyard uninstall`: takes Toolyard out of the config of a client, and nothing else.
+//! `toolyard uninstall`: removes Toolyard from the config of a client, and nothing else.
 
 use clap::Args;
 use toolyard_clients::{Client, ClientFile, Foreign};
@@ -9,12 +9,12 @@ use crate::failure::Failure;
 
 #[derive(Debug, Args)]
 pub(crate) struct UninstallArgs {
-    /// Whose config to change.
+    /// The client whose config is changed.
     #[arg(value_parser = client())]
     client: Client,
     #[command(flatten)]
     place: Place,
-    /// Take out an entry of that name, whatever it runs.
+    /// Remove an entry of that name, whatever it runs.
     #[arg(long)]
     force: bool,
     /// Remove Toolyard's hooks from Claude Code instead of the entry.
@@ -53,7 +53,7 @@ pub(super) fn uninstall(args: &UninstallArgs) -> Result<(), Failure> {
     args.consent.carry_out(&step, None, || file.without(name))
 }
 
-/// Under our name, with arguments as `install` writes them, whatever `--command` it was given.
+/// An entry under our name, with arguments as `install` writes them, whatever its `--command` was.
 fn is_as_installed(there: &Foreign) -> bool {
     let args = &there.definition.args;
     there.name == NAME

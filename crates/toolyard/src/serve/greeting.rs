@@ -86,11 +86,11 @@ pub(crate) fn off_label(off: &OffUpstream) -> String {
 
 /// A pack that is off is listed with the reason.
 fn packs(config: &Config) -> String {
-    let printed = states(config).into_iter().map(|PackState { pack, config }| match config {
+    let descriptions = states(config).into_iter().map(|PackState { pack, config }| match config {
         Ok(_) => pack.name().to_owned(),
         Err(reason) => format!("{} (off: {reason})", pack.name()),
     });
-    printed.collect::<Vec<_>>().join(", ")
+    descriptions.collect::<Vec<_>>().join(", ")
 }
 
 #[cfg(test)]

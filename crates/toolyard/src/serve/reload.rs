@@ -45,7 +45,7 @@ pub(super) struct Reload {
 }
 
 impl Reload {
-    /// Looks after the files until it is dropped.
+    /// Watches the files until it is dropped.
     pub(super) async fn watch(mut self, found: Found) {
         let (mut watched, set) = (files_of(&found), found.set());
         let mut applied = stamps(&watched);
@@ -65,19 +65,19 @@ impl Reload {
                 continue;
             }
             if !is_requested {
-                // A file that is still being written is looked at again a moment later.
+                // A file that is still being written is read again a moment later.
                 tokio::time::sleep(PAUSE / 4).await;
             }
             if is_requested || stamps(&watched) == now {
                 let files = files_of(&self.apply(&set));
-                // What was written while it was being read is looked at again.
+                // Changes during the reading are noticed the next time.
                 applied = if files == watched { now } else { stamps(&files) };
                 watched = files;
             }
         }
     }
 
-    /// `set` is what the gateway was started with: with other files it would be another gateway.
+    /// `set` is the config set that the gateway was started with: other files would be another gateway.
     fn apply(&mut self, set: &[PathBuf]) -> Found {
         // A config may run commands for its values.
         let (found, loaded) = tokio::task::block_in_place(|| settings::look(&self.common));
@@ -85,7 +85,7 @@ impl Reload {
             if let Some((file, standing)) = &found.unused {
                 tracing::warn!("nothing is applied: {}", unused_hint(file, standing));
             } else {
-                tracing::warn!("other files count now: start the gateway again to use them");
+                tracing::warn!("other config files are in force now: restart the gateway to use them");
             }
             return found;
         }
@@ -107,14 +107,14 @@ impl Reload {
         let done = self.gateway.reload(plan(&config, self.state_dir.clone(), &self.context));
         let Reloaded { added, changed, removed } = &done;
         tracing::info!(?added, ?changed, ?removed, "the changed config is applied");
-        // Only now names are free that a server had.
+        // Only now the names of removed servers are free.
         self.apply_apps(&config);
         found
     }
 }
 
 impl Reload {
-    /// Who is dialled can change; doors and limits stay as they were opened.
+    /// The endpoints to dial can change; listeners and limits stay as they were opened.
     fn apply_apps(&mut self, config: &Config) {
         let new = if self.no_apps { &AppsConfig::closed() } else { &config.apps };
         self.known.renew(config, new);
@@ -129,7 +129,7 @@ impl Reload {
     }
 }
 
-/// The files in force, the one that the user may write yet, a project file that may yet be trusted, and the secrets.
+/// The files in force, the user file and a project file that may be created or trusted later, and the secrets.
 fn files_of(found: &Found) -> Vec<PathBuf> {
     let mut files = found.files();
     files.extend(found.user_file.clone().filter(|file| !files.contains(file)));
@@ -141,7 +141,7 @@ fn files_of(found: &Found) -> Vec<PathBuf> {
     files
 }
 
-/// When each was changed and how long it is; `None` where it is not there.
+/// The modification time and length of each; `None` if it does not exist.
 fn stamps(files: &[PathBuf]) -> Vec<Option<(SystemTime, u64)>> {
     let stamp = |file: &PathBuf| {
         let about = std::fs::metadata(file).ok()?;

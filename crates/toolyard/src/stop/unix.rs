@@ -1,4 +1,4 @@
-//! Signals: to stop, from the keyboard, by the system, or because the terminal is gone; and to look.
+//! Signals: to stop (from the keyboard, by the system, or because the terminal is gone), and to read the config.
 
 use anyhow::Result;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -37,7 +37,7 @@ impl Nudge {
         Ok(Self(signal(SignalKind::user_defined1())?))
     }
 
-    /// The next one.
+    /// Waits for the next signal.
     pub(crate) async fn received(&mut self) {
         let _ = self.0.recv().await;
     }

@@ -40,7 +40,7 @@ impl Nudge {
         Ok(Self)
     }
 
-    /// The next one.
+    /// Never returns.
     pub(crate) async fn received(&mut self) {
         std::future::pending::<()>().await;
     }

@@ -7,13 +7,13 @@ use std::process::{Command, Stdio};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::termios::{LocalFlags, SetArg, tcgetattr, tcsetattr};
 
-/// The program that started us may go, and the signals of its terminal are not meant for us. It fails only where we
+/// The program that started us may end, and the signals of its terminal are not meant for us. It fails only if we
 /// lead a session already.
 pub(crate) fn leave_session() {
     let _ = nix::unistd::setsid();
 }
 
-/// As many connections as the system allows, not as many as it gives a program by default.
+/// Raises the limit of open files to the most that the system allows.
 pub(crate) fn allow_many_files() {
     if let Ok((now, most)) = getrlimit(Resource::RLIMIT_NOFILE)
         && now < most
@@ -35,7 +35,7 @@ pub(crate) fn without_echo<T>(read: impl FnOnce() -> io::Result<T>) -> io::Resul
     value
 }
 
-/// Reports a state to systemd, if it started us and wants to know. Without an answer nothing is lost.
+/// Reports a state to systemd, if systemd started us and asked for it. Errors are only logged.
 pub(crate) fn report_to_service_manager(state: &str) {
     let Some(place) = std::env::var("NOTIFY_SOCKET").ok().filter(|place| !place.is_empty()) else { return };
     let reported = address(&place).and_then(|address| {
@@ -48,7 +48,7 @@ pub(crate) fn report_to_service_manager(state: &str) {
     }
 }
 
-/// A path, or after `@` a name without a file, which Linux alone has.
+/// A path, or after `@` an abstract name, which only Linux has.
 fn address(place: &str) -> io::Result<SocketAddr> {
     #[cfg(target_os = "linux")]
     if let Some(name) = place.strip_prefix('@') {
@@ -57,7 +57,7 @@ fn address(place: &str) -> io::Result<SocketAddr> {
     SocketAddr::from_pathname(place)
 }
 
-/// Opens a page in the user's browser; whether a program for that was found.
+/// Opens a page in the user's browser; returns whether a program for that was found.
 pub(crate) fn open_page(url: &str) -> bool {
     let programs: &[&str] = if cfg!(target_os = "macos") { &["open"] } else { &["xdg-open", "gio"] };
     programs.iter().any(|program| {

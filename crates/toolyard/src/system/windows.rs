@@ -16,7 +16,7 @@ pub(crate) fn without_echo<T>(read: impl FnOnce() -> io::Result<T>) -> io::Resul
     read()
 }
 
-/// Opens a page in the user's browser; whether a program for that was found.
+/// Opens a page in the user's browser; returns whether a program for that was found.
 pub(crate) fn open_page(url: &str) -> bool {
     let mut command = std::process::Command::new("rundll32");
     command.args(["url.dll,FileProtocolHandler", url]).spawn().is_ok()

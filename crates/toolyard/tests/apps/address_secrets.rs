@@ -5,11 +5,11 @@ use serde_json::json;
 use crate::instances::Server;
 use crate::support::{Agent, Yard, eventually};
 
-/// In every address; no place may show it.
+/// Part of every address; it must not appear anywhere.
 const SECRET: &str = "s3cr3t-0f-7h3-addr355";
 
 #[test]
-fn no_place_shows_the_query_of_an_address() {
+fn the_query_of_an_address_is_never_shown() {
     let server = Server::start();
     let (good, gone) = (
         format!("http://127.0.0.1:{}/mcp?api_key={SECRET}", server.port),
@@ -32,11 +32,11 @@ fn no_place_shows_the_query_of_an_address() {
     for id in ["Absent", "away", "two"] {
         eventually(id, || agent.upstream(id)["reason"].is_string().then_some(()));
     }
-    let reported = ["yard__upstreams", "yard__instances_list", "yard__instances_health", "yard__status"]
+    let answers = ["yard__upstreams", "yard__instances_list", "yard__instances_health", "yard__status"]
         .map(|tool| (tool.to_owned(), agent.call(tool, &json!({})).to_string()));
     let hub = Agent::in_view(&yard, "hub").call("instances_list", &json!({})).to_string();
     let failed = agent.send_call("away__go", &json!({}));
-    let mut all: Vec<(String, String)> = reported.into_iter().collect();
+    let mut all: Vec<(String, String)> = answers.into_iter().collect();
     all.extend([("hub".to_owned(), hub), ("a failed call".to_owned(), agent.answer(failed).to_string())]);
     for command in [
         &["list"][..],

@@ -1,4 +1,4 @@
-//! Who has to prove who they are, and how.
+//! Authentication of apps and clients: who needs a token, and which tokens are accepted.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -42,7 +42,7 @@ fn apps_without_a_good_token_are_refused_and_the_log_holds_no_secret() {
     assert!(log.contains("rejected an app"), "{log}");
     let signature = good.rsplit(':').next().unwrap();
     assert!(!log.contains(signature) && !log.contains(SECRET), "{log}");
-    // The same client takes its seat back; another does not.
+    // The same client gets its id back; another does not.
     let (_, refused) = try_register(&yard, "MyApp", Some(&yard.token("Else")));
     assert_eq!(refused["type"], "refused", "{refused}");
     let (_again, answer) = try_register(&yard, "MyApp", Some(&yard.token("MyApp")));
@@ -96,7 +96,7 @@ fn agents_bring_their_token_in_the_opening_line_or_the_handshake() {
 }
 
 #[test]
-fn over_http_a_token_is_good_for_the_connection_that_it_opened() {
+fn over_http_a_token_is_valid_for_the_connection_that_it_opened() {
     let yard = yard();
     let token = yard.token("web");
     let mut first = yard.http(Some(&token));
@@ -110,14 +110,14 @@ fn over_http_a_token_is_good_for_the_connection_that_it_opened() {
     assert_eq!(code, 0, "{output}");
 }
 
-/// A token as any maker makes it, so many seconds from now.
+/// A token as any program makes it, dated this many seconds from now.
 fn minted(secret: &str, client: &str, ahead: i64) -> String {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
     Secret::parse(secret).unwrap().mint(client, now.checked_add_signed(ahead).unwrap())
 }
 
 #[test]
-fn both_secrets_count_clocks_may_differ_and_makers_use_the_last_timestamp_plus_one() {
+fn both_secrets_are_accepted_clocks_may_differ_and_tokens_use_the_last_timestamp_plus_one() {
     let yard = Yard::start(&format!(
         "any_client_id = true\n\n[auth]\nsecret = \"{SECRET}\"\nprevious_secret = \"{OLD_SECRET}\"\n"
     ));

@@ -1,4 +1,4 @@
-//! Calls and their answers: the right one to the right agent, whatever else goes on.
+//! Calls and their answers: each agent gets its own answer, whatever else happens.
 
 use std::time::{Duration, Instant};
 
@@ -24,7 +24,7 @@ fn a_thousand_calls_answered_out_of_order_by_three_apps_each_reach_their_agent()
     for (at, app) in apps.iter_mut().enumerate() {
         let mut calls: Vec<Value> =
             (0..1000).filter(|number| number % 3 == at).map(|_| app.invocation()).collect();
-        // As far from the order in which they came as can be.
+        // Answered in an order that differs as much as possible from that of the calls.
         calls.reverse();
         let half = calls.len() / 2;
         calls.rotate_left(half);
@@ -117,7 +117,7 @@ fn when_an_app_dies_its_calls_fail_at_once_by_name() {
         assert_eq!(failed["result"]["isError"], true, "{failed}");
         let text = failed["result"]["content"][0]["text"].as_str().unwrap();
         assert!(text.contains(&name) && text.contains("Check that the app is running"), "{text}");
-        // And so does the next, without waiting for anything.
+        // So does the next call, without any wait.
         let text = agent.failure(&shown);
         assert!(text.contains(&name) && text.contains("not connected"), "{text}");
         assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
@@ -125,7 +125,7 @@ fn when_an_app_dies_its_calls_fail_at_once_by_name() {
 }
 
 #[test]
-fn over_tcp_and_the_local_socket_answers_arrive_whole_however_they_are_cut_and_however_large() {
+fn over_tcp_and_the_local_socket_answers_of_any_size_and_fragmentation_arrive_whole() {
     let yard = Yard::start("");
     for door in Door::ALL {
         let name = format!("Big{door:?}");
@@ -136,7 +136,7 @@ fn over_tcp_and_the_local_socket_answers_arrive_whole_however_they_are_cut_and_h
         let id = agent.send_call(&shown, &json!({ "text": "äöü🦀" }));
         let call = app.invocation();
         assert_eq!(call["parameters"]["text"], "äöü🦀");
-        // Four bytes make the crab; it is cut inside, and so is the screenshot.
+        // The crab has four bytes; it is cut in the middle, and so is the screenshot.
         let picture = format!("iVBORw0KGgo{}", "A".repeat(3 * 1024 * 1024));
         let result =
             json!({ "success": true, "data": { "format": "png", "base64Data": picture, "title": "🦀" } });
@@ -172,11 +172,11 @@ fn progress_and_cancel_pass_both_ways() {
     );
     app.answer(&call, &json!("done"));
     assert_eq!(agent.answer(id)["result"]["content"][0]["text"], "done");
-    let reported = &agent.received.last().unwrap().1;
-    assert_eq!(reported["method"], "notifications/progress");
-    assert_eq!(reported["params"]["progressToken"], "p1");
+    let progress = &agent.received.last().unwrap().1;
+    assert_eq!(progress["method"], "notifications/progress");
+    assert_eq!(progress["params"]["progressToken"], "p1");
     assert_eq!(
-        (&reported["params"]["progress"], &reported["params"]["message"]),
+        (&progress["params"]["progress"], &progress["params"]["message"]),
         (&json!(1), &json!("half"))
     );
     let id = agent.send_call("App__go", &json!({}));

@@ -20,9 +20,9 @@ use cast::Cast;
 use chance::Chance;
 
 const CLIENTS: u64 = 8;
-/// How long until everybody is back, on a busy machine.
+/// How long it may take until all apps and instances are back, on a busy machine.
 const SETTLED: Duration = Duration::from_mins(1);
-/// What must not come often: one announcement for each time that changes are gathered.
+/// The shortest time between two announcements: changes within it are gathered.
 const DEBOUNCE: Duration = Duration::from_millis(500);
 /// A run this long also waits until idle connections are closed, and may leave nothing.
 const LONG: u64 = 60;
@@ -67,7 +67,7 @@ fn churn_loses_no_answer_mixes_none_up_and_leaves_nothing() {
     back_to(before, if is_long { 4 } else { 40 }, &yard, &mut agent);
 }
 
-/// Lets everything happen at once; what came of all calls.
+/// Runs everything at once; returns the results of all calls.
 fn churn(yard: &Yard, cast: &Arc<Cast>, seconds: u64, seed: u64) -> Tally {
     let over = Arc::new(AtomicBool::new(false));
     let clients = (0..CLIENTS).map(|number| {

@@ -1,4 +1,4 @@
-//! Apps that come, go, come back and change.
+//! Apps that register, disconnect, come back and change.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ fn tools_of_an_app_that_unregisters_are_removed_at_once() {
 }
 
 #[test]
-fn an_app_that_restarts_twenty_times_is_back_each_time_with_what_it_offers_then() {
+fn an_app_that_restarts_twenty_times_is_back_each_time_with_its_current_tools() {
     let yard = Yard::start("");
     let mut agent = yard.agent().shake_hands();
     for round in 0..20 {
@@ -89,7 +89,7 @@ fn tools_come_and_go_while_the_app_runs() {
 }
 
 #[test]
-fn an_app_and_the_gateway_can_ask_each_other_whether_they_are_there() {
+fn an_app_and_the_gateway_can_ping_each_other() {
     let yard = Yard::start("");
     let mut app = App::register(&yard, Door::Tcp, "App", &["a"]);
     app.send(&json!({ "type": "heartbeat" }));

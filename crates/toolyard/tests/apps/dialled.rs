@@ -1,5 +1,5 @@
 //! Apps that listen and are dialled: over every kind of endpoint, again after every loss, and under one name
-//! with the app that comes by itself.
+//! with the app that registers by itself.
 
 use std::path::PathBuf;
 
@@ -67,7 +67,7 @@ fn a_pipe_is_the_socket_that_other_programs_make_of_it() {
 }
 
 #[test]
-fn who_is_dialled_and_does_not_register_is_asked_whether_it_speaks_mcp() {
+fn an_endpoint_that_does_not_register_is_probed_for_mcp() {
     let (lines, http) = (Server::over("tcp"), Server::over("http"));
     let yard = Yard::start(&endpoints(&[
         ("Lines", &format!("tcp://127.0.0.1:{}", lines.port)),
@@ -83,15 +83,15 @@ fn who_is_dialled_and_does_not_register_is_asked_whether_it_speaks_mcp() {
 }
 
 #[test]
-fn an_app_that_comes_by_itself_is_the_one_that_the_config_names() {
+fn an_app_that_registers_is_the_same_as_the_endpoint_of_the_config() {
     let silent = Listener::tcp();
     let yard = Yard::start(&endpoints(&[("Paint", &silent.endpoint())]));
     let mut app = App::register(&yard, Door::Tcp, "Paint", &["draw"]);
     is_called(&yard, &mut app, "by itself");
-    // It keeps the name while it is there, and afterwards it is dialled.
+    // It keeps the name while it is connected; afterwards the endpoint is dialled.
     drop(app);
     let accepted = std::thread::spawn(move || {
-        // Connections from before the app came may be waiting; the gateway has left them.
+        // Connections from before the app registered may still be in the queue; the gateway has closed them.
         loop {
             let app = std::panic::catch_unwind(|| App::accept(&silent, "Paint", &["draw"]));
             if let Ok(app) = app {

@@ -7,9 +7,8 @@ use serde_json::{Value, json};
 use crate::support::{App, Door, Yard, eventually};
 
 fn report(yard: &Yard) -> Value {
-    let (_, reported) = yard.run(&["doctor", "--json"]);
-    serde_json::from_str::<Value>(&reported).unwrap_or_else(|_| panic!("not JSON: {reported}"))["report"]
-        .take()
+    let (_, found) = yard.run(&["doctor", "--json"]);
+    serde_json::from_str::<Value>(&found).unwrap_or_else(|_| panic!("not JSON: {found}"))["report"].take()
 }
 
 #[test]
@@ -27,23 +26,23 @@ fn doctor_prints_apps_clients_and_calls_with_what_they_took() {
     let unknown = agent.send_call("Busy__nothing", &json!({}));
     agent.answer(unknown);
 
-    let reported = report(&yard);
-    let busy = reported["apps"][0].clone();
+    let found = report(&yard);
+    let busy = found["apps"][0].clone();
     assert_eq!((&busy["id"], &busy["status"]), (&json!("Busy"), &json!("Connected")), "{busy}");
     assert!(busy["endpoint"].as_str().unwrap().starts_with("tcp://127.0.0.1:"), "{busy}");
     assert!(busy["connectedAt"].is_string() && busy["lastActivity"].is_string(), "{busy}");
-    let calls = reported["calls"].as_array().unwrap().iter();
+    let calls = found["calls"].as_array().unwrap().iter();
     let own: Vec<Value> = calls.filter(|call| call["session"] == "connection-1").cloned().collect();
     let seen: Vec<(&str, &str)> =
         own.iter().map(|call| (call["tool"].as_str().unwrap(), call["status"].as_str().unwrap())).collect();
     assert_eq!(seen, [("Busy__nothing", "refused"), ("Busy:go", "tool-error"), ("Busy:go", "ok")]);
     assert!(own[2]["durationMs"].as_f64().unwrap() > 0.0, "{own:?}");
-    let upstreams = reported["upstreams"].as_array().unwrap();
+    let upstreams = found["upstreams"].as_array().unwrap();
     let upstream = upstreams.iter().find(|upstream| upstream["id"] == "Busy").unwrap();
     assert_eq!((&upstream["calls"]["total"], &upstream["calls"]["failed"]), (&json!(2), &json!(1)));
     assert!(upstream["calls"]["meanMs"].as_f64().unwrap() > 0.0, "{upstream}");
     assert_eq!(upstream["history"][0]["to"], "active", "{upstream}");
-    let clients = reported["clients"].as_array().unwrap();
+    let clients = found["clients"].as_array().unwrap();
     let client = clients.iter().find(|client| client["client"] == "connection-1").unwrap();
     assert!(client["calls"]["total"].as_u64().unwrap() >= 3, "{client}");
 
@@ -52,7 +51,7 @@ fn doctor_prints_apps_clients_and_calls_with_what_they_took() {
     for part in ["Busy  Connected", "Busy:go", "tool-error", " ms", "connection-1"] {
         assert!(text.contains(part), "{part} in {text}");
     }
-    assert!(!text.contains("s3cret") && !reported.to_string().contains("s3cret"), "{text}");
+    assert!(!text.contains("s3cret") && !found.to_string().contains("s3cret"), "{text}");
 }
 
 #[test]
@@ -60,8 +59,8 @@ fn doctor_lists_what_was_found_where_and_what_was_left_out() {
     let yard = Yard::start("");
     yard.write_instance("toolyard", "broken.json", "{\"id\":");
     eventually("word of the file", || {
-        let reported = report(&yard)["discovery"].take();
-        let files = reported.as_array()?.iter().find(|way| way["way"] == "files")?.clone();
+        let found = report(&yard)["discovery"].take();
+        let files = found.as_array()?.iter().find(|way| way["way"] == "files")?.clone();
         let skipped = files["skipped"].as_array()?.iter();
         let mut origins = skipped.filter_map(|one| one["origin"].as_str());
         (origins.any(|origin| origin.contains("broken.json")) && !files["places"].as_array()?.is_empty())
@@ -110,7 +109,7 @@ fn a_taken_address_for_apps_is_reported_and_retried_while_the_rest_works() {
 }
 
 #[test]
-fn without_doors_for_apps_everything_else_is_served() {
+fn without_listeners_for_apps_everything_else_is_served() {
     let yard = Yard::start_with_flags(&["--no-apps"]);
     assert!(yard.note("apps").is_null() && yard.note("apps_socket").is_null(), "{}", yard.stderr());
     let mut agent = yard.agent();

@@ -1,5 +1,5 @@
-//! Figures for people: what a call to an app costs through the gateway, and what many instances and sessions
-//! cost it. Reported, not asserted; `cargo xtask bench --apps` prints them of a release build.
+//! Figures for people: the cost of a call to an app through the gateway, and of many instances and sessions.
+//! Reported, not asserted; `cargo xtask bench --apps` prints them of a release build.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
@@ -14,7 +14,7 @@ const PICTURES: usize = 40;
 const MEGABYTE: usize = 1024 * 1024;
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// An app that dialled us instead of a gateway.
+/// An app that dialled the test instead of a gateway.
 struct Direct {
     read: BufReader<TcpStream>,
     write: TcpStream,
@@ -61,7 +61,7 @@ impl Direct {
     }
 }
 
-/// The times of so many calls, in order.
+/// The durations of so many calls, sorted.
 fn times(count: usize, mut call: impl FnMut(usize)) -> Vec<Duration> {
     let mut times: Vec<Duration> = (0..count)
         .map(|at| {
@@ -74,7 +74,7 @@ fn times(count: usize, mut call: impl FnMut(usize)) -> Vec<Duration> {
     times
 }
 
-/// Milliseconds of the middle and of the 95th of a hundred.
+/// The median and the 95th percentile, in milliseconds.
 fn summary(times: &[Duration]) -> (f64, f64) {
     let at = |hundredth: usize| times[(times.len() - 1) * hundredth / 100].as_secs_f64() * 1e3;
     (at(50), at(95))
@@ -128,7 +128,7 @@ fn what_a_hundred_instances_and_twenty_sessions_cost_is_reported() {
     let mut agent = yard.agent();
     agent.tools();
     let empty = weight(&yard, &mut agent);
-    // Ten processes, each under ten names: to the gateway they are a hundred.
+    // Ten processes, each under ten names: for the gateway they are a hundred.
     let elsewhere = tempfile::tempdir().unwrap();
     let names: Vec<String> = (0..10).map(|at| format!("server{at}")).collect();
     let _servers: Vec<Mortal> = names.iter().map(|name| Mortal::hidden(elsewhere.path(), name)).collect();

@@ -1,4 +1,4 @@
-//! Upstreams that stop answering, and are back, through the real program with short times.
+//! Upstreams that stop answering and come back, through the real program with short times.
 
 use std::time::Duration;
 
@@ -46,12 +46,12 @@ fn a_blackholed_instance_is_retried_at_the_third_miss_and_active_when_it_answers
     assert_eq!((&health["missesInARow"], &health["healthy"]), (&json!(0), &json!(true)), "{back}");
     let [pings, answers, missed] = ["pings", "answers", "missed"].map(|key| health[key].as_u64().unwrap());
     assert!(missed >= 3 && pings - answers - missed <= 1, "{back}");
-    let printed = agent.call("shop__who", &json!({ "word": "again" }));
-    assert!(printed["content"][0]["text"].as_str().unwrap().ends_with("again"), "{printed}");
+    let answer = agent.call("shop__who", &json!({ "word": "again" }));
+    assert!(answer["content"][0]["text"].as_str().unwrap().ends_with("again"), "{answer}");
 }
 
 #[test]
-fn an_app_that_knows_heartbeats_is_judged_by_them_and_an_older_one_is_not() {
+fn missed_heartbeats_count_only_for_apps_that_support_them() {
     let yard = Yard::start(QUICK);
     let old = App::register(&yard, Door::Tcp, "Old", &["go"]);
     let mut new = App::connect(&yard, Door::Tcp);

@@ -35,8 +35,8 @@ fn connect(agent: &mut Agent, id: &str) {
     assert_eq!(result["structuredContent"]["message"], format!("Connected to instance {id}"), "{result}");
 }
 
-/// Arguments that fit the schema of a tool: a value of the right type for each that is required. Others would be
-/// refused by the gateway instead of the instance.
+/// Arguments that match the schema of a tool: a value of the right type for each required one. The gateway, not the
+/// instance, would refuse others.
 fn fitting_arguments(tool: &Value) -> Value {
     let schema = &tool["inputSchema"];
     if schema["properties"]["contactMethod"].is_object() {

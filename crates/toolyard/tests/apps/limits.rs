@@ -1,4 +1,4 @@
-//! What happens when there is too much of something.
+//! What happens at the limits: of calls, messages, memory and connections.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -10,7 +10,7 @@ use crate::hub::instance::Instance;
 use crate::support::{App, Door, Yard, eventually};
 
 #[test]
-fn the_connection_after_the_last_is_refused_in_words_and_there_is_room_again_later() {
+fn a_connection_beyond_the_limit_is_refused_with_a_reason_and_accepted_later() {
     let yard = Yard::start("max_connections = 50\n");
     let mut apps: Vec<App> = (0..50)
         .map(|number| App::register(&yard, Door::ALL[number % 2], &format!("App{number}"), &["go"]))
@@ -42,8 +42,8 @@ fn calls_wait_for_their_turn_and_see_that_they_do_and_beyond_that_may_try_again(
     let second = agent.send("tools/call", params);
     eventually("word of the wait", || {
         agent.changes_within(Duration::from_millis(50));
-        let reported = agent.received.iter().find(|(_, line)| line["params"]["progressToken"] == 7)?;
-        reported.1["params"]["message"].as_str()?.contains("waiting for its turn").then_some(())
+        let progress = agent.received.iter().find(|(_, line)| line["params"]["progressToken"] == 7)?;
+        progress.1["params"]["message"].as_str()?.contains("waiting for its turn").then_some(())
     });
     let refused = agent.call("Busy__go", &json!({}));
     assert_eq!(refused["isError"], true, "{refused}");
@@ -115,7 +115,7 @@ fn an_instance_that_hangs_fills_no_memory() {
     let grown = memory(&yard).saturating_sub(before);
     assert!(grown < 560, "{grown} MB for 800 MB of calls");
     eprintln!("800 calls of 1 MiB at an instance that hangs cost {grown} MB");
-    // Once it answers there is room again, and each call has its one answer.
+    // Once the app answers there is room again, and each call gets exactly one answer.
     way.hold(false);
     let answers = (1000..1799).map(|id| agent.answer(id)["result"]["isError"].clone());
     let carried_out = answers.filter(Value::is_null).count();
@@ -130,7 +130,7 @@ fn peak_memory(process: u32) -> u64 {
     line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() / 1024
 }
 
-/// Sends the head of a POST and most of its body; gives the connection.
+/// Sends the head of a POST and most of its body; returns the connection.
 fn post_most_of(address: &str, body: &[u8]) -> TcpStream {
     let mut stream = TcpStream::connect(address).unwrap();
     let head = format!(
@@ -175,7 +175,7 @@ fn large_first_messages_of_many_apps_do_not_fill_the_memory() {
         .collect();
     let peak = peak_memory(yard.pid());
     assert!(peak < 400, "{peak} MiB");
-    // An app with an ordinary registration is let in all the same.
+    // An app with an ordinary registration is still accepted.
     let _app = App::register(&yard, Door::Tcp, "Small", &["go"]);
     yard.agent().wait_for_tools(&["Small__go"]);
     drop(connections);

@@ -28,7 +28,7 @@ fn folder(yard: &Yard) -> PathBuf {
 }
 
 #[test]
-fn at_the_first_sight_of_the_file_a_connection_is_accepted() {
+fn connections_are_accepted_as_soon_as_the_file_appears() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("Greeter.json");

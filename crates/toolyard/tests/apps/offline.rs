@@ -1,4 +1,4 @@
-//! Local links do not depend on a network: everything but loopback is taken away.
+//! Local links need no network: they work in a namespace with nothing but loopback.
 
 use serde_json::json;
 
@@ -23,8 +23,8 @@ fn without_any_network_but_loopback_apps_and_instances_stay_active() {
     });
     assert_eq!((&about["state"], &about["health"]["missed"]), (&json!("active"), &json!(0)), "{about}");
     assert_eq!(agent.upstream("App")["state"], "active");
-    let printed = agent.call("shop__who", &json!({ "word": "alone" }));
-    assert!(printed["content"][0]["text"].as_str().unwrap().ends_with("alone"), "{printed}");
+    let answer = agent.call("shop__who", &json!({ "word": "alone" }));
+    assert!(answer["content"][0]["text"].as_str().unwrap().ends_with("alone"), "{answer}");
     let listed = agent.call("yard__instances_list", &json!({}))["structuredContent"].take();
     let steps = &listed["instances"][0]["state_stats"]["transitions"];
     assert!(steps.get("active->retrying").is_none(), "{steps}");

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::support::{Agent, App, Door, Listener, Way, Yard, eventually};
 
-/// A process with these variables, and nothing else to do.
+/// A process with these variables that does nothing.
 struct Process(Child);
 
 impl Process {
@@ -26,7 +26,7 @@ impl Drop for Process {
     }
 }
 
-/// A gateway that looks every second.
+/// A gateway that scans every second.
 fn yard(more: &str) -> Yard {
     Yard::start(&format!("scan = \"1s\"\n{more}"))
 }
@@ -58,7 +58,7 @@ fn a_variable_of_a_process_is_enough_to_be_found_and_children_that_inherit_it_ar
         app.answer(&invocation, &json!("drawn"));
         assert_eq!(agent.answer(call)["result"]["content"][0]["text"], "drawn");
         assert_eq!(upstreams(&mut agent).iter().filter(|id| **id == name).count(), 1);
-        // A hint that is gone takes nothing away: the connection is the truth.
+        // The end of a hint does not end the connection.
         drop(processes);
         eventually("the end of the hint", || yard.stderr().contains("its process is gone").then_some(()));
         assert!(agent.tools().contains(&shown));
@@ -125,7 +125,7 @@ fn an_app_that_restarts_elsewhere_is_found_again() {
     agent.wait_for_tools(&["Paint__by_itself"]);
 }
 
-/// What was left out, of processes.
+/// The processes that were left out.
 fn left_out(yard: &Yard) -> String {
     let (_, report) = yard.run(&["doctor", "--json"]);
     let report: Value = serde_json::from_str(&report).unwrap();
@@ -135,7 +135,7 @@ fn left_out(yard: &Yard) -> String {
 }
 
 #[test]
-fn what_the_config_names_from_now_on_is_no_hint_and_is_one_again_when_it_does_not() {
+fn an_endpoint_added_to_the_config_is_no_longer_a_hint_and_is_one_again_when_removed() {
     let (yard, listener) = (yard(""), Listener::tcp());
     let at = listener.endpoint();
     let _process = Process::start(&[("TOOLYARD_ENDPOINT", &at), ("TOOLYARD_APP_ID", "Hinted")]);
@@ -144,7 +144,7 @@ fn what_the_config_names_from_now_on_is_no_hint_and_is_one_again_when_it_does_no
     agent.wait_for_tools(&["Hinted__a"]);
     yard.reconfigure(&format!("[apps.endpoints]\nNamed = \"{at}\"\n"));
     let named = App::accept(&listener, "Named", &["b"]);
-    // Who is connected stays so.
+    // A connected app stays connected.
     agent.wait_for_tools(&["Hinted__a", "Named__b"]);
     eventually("the next look", || left_out(&yard).contains("the config names it, as `Named`").then_some(()));
     drop(hinted);
@@ -156,7 +156,7 @@ fn what_the_config_names_from_now_on_is_no_hint_and_is_one_again_when_it_does_no
 }
 
 #[test]
-fn a_hint_that_ends_does_not_switch_off_what_the_config_names_by_the_same_id() {
+fn the_end_of_a_hint_does_not_disconnect_an_app_of_the_config_with_the_same_id() {
     let (hinted, named) = (Listener::tcp(), Listener::tcp());
     let yard = yard("");
     let mut agent = yard.agent();
@@ -172,7 +172,7 @@ fn a_hint_that_ends_does_not_switch_off_what_the_config_names_by_the_same_id() {
     agent.wait_for_tools(&["Paint__by_config"]);
 }
 
-/// When processes were last looked at, and the reported interval.
+/// The time of the last scan of processes, and the reported interval.
 fn looked(yard: &Yard) -> Option<(String, u64)> {
     let report = yard.command_with(".mcpproxy.json", &["doctor", "--json"]).output().unwrap().stdout;
     let report: Value = serde_json::from_slice(&report).unwrap();
@@ -189,7 +189,7 @@ fn discovery_scan_interval_is_how_often_processes_are_looked_at() {
     let (often, rarely) = (proxy("00:00:01"), proxy("01:00:00"));
     let (first, every) = eventually("the first look", || looked(&rarely));
     assert_eq!((every, eventually("the same", || looked(&often)).1), (3_600_000, 1000));
-    // A new app is found by the gateway that looks again; after that, it looks again.
+    // A new app is found by the gateway that scans often; after that, the gateway scans again.
     let listener = Listener::tcp();
     let _process =
         Process::start(&[("TOOLYARD_ENDPOINT", &listener.endpoint()), ("TOOLYARD_APP_ID", "Late")]);

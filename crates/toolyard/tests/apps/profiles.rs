@@ -1,4 +1,4 @@
-//! Profiles that name those who come and go.
+//! Profiles that name apps and instances.
 
 use serde_json::json;
 
@@ -16,7 +16,7 @@ instances = ["shop"]
 "#;
 
 #[test]
-fn a_profile_follows_an_instance_that_goes_by_another_name_from_now_on() {
+fn a_profile_follows_an_instance_that_is_renamed() {
     let profiles = "[profiles.shop]\ninstances = [\"shop\"]\n\n[profiles.stall]\ninstances = [\"stall\"]\n\n";
     let yard = Yard::start_with("", profiles, &[]);
     let (mut shop, mut stall) = (Agent::in_view(&yard, "p/shop"), Agent::in_view(&yard, "p/stall"));
@@ -48,11 +48,11 @@ fn a_profile_shows_an_app_or_an_instance_when_it_is_there() {
     let echoed = shop.call("shop-0a1b__test_echo", &json!({ "text": "here" }));
     assert_eq!(echoed["content"][0]["text"], "here");
     assert_eq!(desk.tools(), ["WatchTower__Click"]);
-    let reported = yard.run(&["explain", "shop-0a1b:test_echo"]).1;
-    assert!(reported.contains("at /mcp/p/shop, too"), "{reported}");
-    let reported = yard.run(&["explain", "WatchTower:Click"]).1;
-    assert!(reported.contains("at /mcp/p/desk, too"), "{reported}");
-    assert!(reported.contains("not at /mcp/p/shop: `apps` does not name WatchTower"), "{reported}");
-    let reported = yard.run(&["explain", "WatchTower:Quit"]).1;
-    assert!(reported.contains("not at /mcp/p/desk: `deny` fits it"), "{reported}");
+    let explanation = yard.run(&["explain", "shop-0a1b:test_echo"]).1;
+    assert!(explanation.contains("at /mcp/p/shop, too"), "{explanation}");
+    let explanation = yard.run(&["explain", "WatchTower:Click"]).1;
+    assert!(explanation.contains("at /mcp/p/desk, too"), "{explanation}");
+    assert!(explanation.contains("not at /mcp/p/shop: `apps` does not name WatchTower"), "{explanation}");
+    let explanation = yard.run(&["explain", "WatchTower:Quit"]).1;
+    assert!(explanation.contains("not at /mcp/p/desk: `deny` matches it"), "{explanation}");
 }

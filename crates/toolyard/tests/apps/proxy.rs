@@ -1,4 +1,4 @@
-//! `.mcpproxy.json`, the config of the proxy that Toolyard replaces: each key of it changes what happens.
+//! `.mcpproxy.json`, the config of the proxy that Toolyard replaces: each of its keys has an effect.
 
 use std::io::{BufRead, BufReader};
 use std::net::TcpStream;
@@ -9,7 +9,7 @@ use toolyard_proto::token::Secret;
 
 use crate::support::{App, Door, Listener, Way, Yard, eventually, tool};
 
-/// With these keys, on a free port, and looking for nothing.
+/// A gateway with these keys, on a free port, without discovery.
 fn yard(keys: &Value, way: Way) -> Yard {
     let mut proxy = json!({ "BindAddress": "localhost:0", "DiscoveryScanInterval": "01:00:00" });
     for (key, value) in keys.as_object().unwrap() {
@@ -96,7 +96,7 @@ fn catalog_debounce_is_how_long_changes_are_gathered() {
     let began = Instant::now();
     app.send(&json!({ "type": "toolsChanged", "tools": [tool("second")] }));
     agent.wait_for_tools(&["App__second"]);
-    // The last change was seen a moment before, so nearly all of the time is still to wait.
+    // The last change was noticed a moment ago, so nearly the whole interval is still to wait.
     assert!(began.elapsed() > Duration::from_secs(1), "{:?}", began.elapsed());
 }
 
@@ -124,7 +124,7 @@ fn log_level_sets_how_much_is_logged() {
 }
 
 #[test]
-fn both_names_of_the_section_count() {
+fn both_names_of_the_section_are_accepted() {
     let file = json!({ "McpProxy": { "BindAddress": "localhost:0", "MaxConnections": 1,
         "DiscoveryScanInterval": "01:00:00" } });
     let yard = Yard::of_proxy(&file, Way::Flag);

@@ -1,4 +1,4 @@
-//! Who may register what, and what becomes of it.
+//! Which apps may register which tools, and what happens to them.
 
 use std::time::{Duration, Instant};
 
@@ -13,7 +13,7 @@ fn tools_of_an_existing_app_are_there_within_a_second() {
         let mut agent = yard.agent();
         let name = format!("WatchTower-{door:?}");
         let began = Instant::now();
-        // As the library of existing apps does: the prefix is there already.
+        // As the library of existing apps sends it: with the prefix.
         let click = format!("{name}:ClickElement");
         let _app = App::register(&yard, door, &name, &[&click, "TypeText"]);
         let shown = [format!("{name}__ClickElement"), format!("{name}__TypeText")];
@@ -34,8 +34,8 @@ fn apps_with_the_same_tool_are_all_callable_and_none_speaks_for_another() {
         for name in &names {
             let shown = format!("{name}__go");
             crate::support::eventually("its tool", || agent.tools().contains(&shown).then_some(()));
-            let printed = agent.call(&shown, &json!({ "for": name }));
-            assert_eq!(printed["structuredContent"]["parameters"]["for"], name.as_str(), "{printed}");
+            let answer = agent.call(&shown, &json!({ "for": name }));
+            assert_eq!(answer["structuredContent"]["parameters"]["for"], name.as_str(), "{answer}");
         }
         let mut thief = App::connect(&yard, door);
         let stolen = format!("{}:go", names[1]);
@@ -55,7 +55,7 @@ fn a_second_app_of_the_same_name_is_refused_with_guidance_and_the_first_is_unhar
         let name = format!("MyApp-{door:?}");
         let mut first = App::register(&yard, door, &name, &["go"]);
         let mut second = App::connect(&yard, door);
-        // Case does not tell two apps apart.
+        // Names that differ only in case are the same app.
         second.send(&json!({ "type": "register", "appName": name.to_uppercase(), "tools": [tool("go")] }));
         let refused = second.next();
         assert_eq!(refused["type"], "refused", "{refused}");
@@ -73,7 +73,7 @@ fn a_second_app_of_the_same_name_is_refused_with_guidance_and_the_first_is_unhar
 }
 
 #[test]
-fn an_app_that_knows_its_session_takes_its_seat_back() {
+fn an_app_that_presents_its_session_id_replaces_its_old_connection() {
     let yard = Yard::start("");
     let first = App::register(&yard, Door::Tcp, "App", &["go"]);
     let mut second = App::connect(&yard, Door::Tcp);
@@ -87,7 +87,7 @@ fn an_app_that_knows_its_session_takes_its_seat_back() {
 }
 
 #[test]
-fn an_id_of_the_config_or_a_reserved_one_is_not_for_apps() {
+fn apps_cannot_use_an_id_of_the_config_or_a_reserved_one() {
     let yard = Yard::start("\n[upstreams.files]\nurl = \"http://127.0.0.1:9/mcp\"\n");
     for (name, reason) in [
         ("files", "belongs to an upstream of the config"),
@@ -166,7 +166,7 @@ sleep 600 & wait
 "#;
 
 #[test]
-fn an_app_whose_old_process_is_gone_takes_its_seat_back_though_a_child_holds_the_connection() {
+fn an_app_whose_old_process_is_gone_gets_its_id_back_though_a_child_holds_the_connection() {
     use std::io::{BufRead, BufReader};
     use std::os::unix::process::CommandExt;
     use std::process::{Command, Stdio};
@@ -205,14 +205,14 @@ fn an_app_that_later_offers_an_invalid_tool_receives_an_error_and_keeps_its_sess
         json!({ "type": "register", "appName": "Paint", "tools": bad }),
     ] {
         app.send(&message);
-        let reported = app.next();
+        let message = app.next();
         assert_eq!(
-            (&reported["type"], &reported["sessionId"]),
+            (&message["type"], &message["sessionId"]),
             (&json!("registered"), &json!(session)),
-            "{reported}"
+            "{message}"
         );
         assert_eq!(
-            (&reported["tools"], &reported["refused"][0]["name"]),
+            (&message["tools"], &message["refused"][0]["name"]),
             (&json!(["Paint:sketch"]), &json!("9"))
         );
     }

@@ -1,4 +1,4 @@
-//! A config that changes while apps and instances are there: who has a name, and when it is free again.
+//! A config that changes while apps and instances are connected: who has a name, and when it is free again.
 
 use serde_json::{Value, json};
 

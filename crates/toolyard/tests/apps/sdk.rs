@@ -1,4 +1,4 @@
-//! Apps made with the SDK and apps in other languages, as their makers write them.
+//! Apps made with the SDK, and apps in other languages.
 
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;

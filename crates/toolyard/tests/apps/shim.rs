@@ -1,4 +1,4 @@
-//! `toolyard stdio` where tokens are asked for: it makes its own, a new one for each connection.
+//! `toolyard stdio` with tokens: it makes its own, a new one for each connection.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixListener;
@@ -14,7 +14,7 @@ use crate::support::{Agent, Yard, eventually};
 
 const SECRET: &str = "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=";
 
-/// A program at whose ends an agent sits. Killed when dropped.
+/// A program with an agent on its stdin and stdout. Killed when dropped.
 struct Shim {
     child: Child,
     agent: Agent,
@@ -81,7 +81,7 @@ fn stdio_mints_its_own_token_and_is_the_same_client_after_every_restart_of_the_g
     assert_eq!(shim.principal(&yard), own);
     let first_log = yard.stderr();
     yard.kill();
-    // It starts one itself, from the same files; and another after that.
+    // It starts a gateway itself, from the same files; and later another.
     assert_eq!(shim.principal(&yard), own, "at a gateway that it started");
     kill(gateway_of(&yard), Signal::SIGKILL).unwrap();
     assert_eq!(shim.principal(&yard), own, "at yet another");
@@ -118,7 +118,7 @@ fn a_shim_whose_config_lacks_a_variable_names_it_in_the_error() {
 }
 
 #[test]
-fn a_config_that_is_being_edited_keeps_no_shim_out_while_its_secret_can_be_read() {
+fn an_invalid_config_does_not_stop_a_shim_while_its_secret_can_be_read() {
     let yard = yard();
     let path = yard.folder().join("config.toml");
     let config = std::fs::read_to_string(&path).unwrap();
@@ -130,7 +130,7 @@ fn a_config_that_is_being_edited_keeps_no_shim_out_while_its_secret_can_be_read(
 }
 
 #[test]
-fn a_view_that_is_not_there_is_no_matter_of_tokens_whatever_its_name() {
+fn an_unknown_view_is_not_reported_as_a_token_problem() {
     let yard = yard();
     let mut shim = Shim::start(&mut yard.command(&["stdio", "--upstream", "token-store"]));
     let id = shim.agent.send_call("yard__status", &json!({}));
@@ -174,7 +174,7 @@ fn openings(yard: &Yard, token: Option<&str>) -> [Value; 2] {
 }
 
 #[test]
-fn a_shim_that_comes_back_brings_another_token_of_the_same_client() {
+fn a_shim_that_reconnects_presents_another_token_of_the_same_client() {
     let yard = yard();
     let rules =
         Rules { secrets: vec![Secret::parse(SECRET).unwrap()], window: Rules::WINDOW, skew: Rules::SKEW };
@@ -195,7 +195,7 @@ fn a_shim_that_comes_back_brings_another_token_of_the_same_client() {
 }
 
 #[test]
-fn a_token_of_the_environment_goes_no_further_than_the_shim() {
+fn the_gateway_does_not_inherit_the_token_of_the_shim() {
     let mut yard = yard();
     yard.kill();
     std::fs::remove_file(yard.folder().join("state/gateway.json")).unwrap_or_default();
@@ -212,7 +212,7 @@ fn a_token_of_the_environment_goes_no_further_than_the_shim() {
     no_secret_in(&(log + &shim.stderr_output()));
 }
 
-/// The process that its note names.
+/// The process in the address file.
 fn gateway_of(yard: &Yard) -> Pid {
     let note = std::fs::read(yard.folder().join("state/gateway.json")).unwrap();
     let pid = serde_json::from_slice::<Value>(&note).unwrap()["pid"].as_i64().unwrap();

@@ -1,4 +1,4 @@
-//! A gateway with doors for apps, apps made of plain lines, and agents.
+//! A gateway with listeners for apps, apps made of plain lines, and agents.
 
 mod agent;
 mod app;
@@ -23,7 +23,7 @@ pub(crate) use proxy::Proxy;
 
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A running gateway in an empty home. Ended for good when dropped.
+/// A running gateway in an empty home. Killed when dropped.
 pub(crate) struct Yard {
     folder: TempDir,
     child: Child,
@@ -52,7 +52,7 @@ impl Http {
         self.stream
     }
 
-    /// Lists tools; gives the status.
+    /// Lists tools; returns the status.
     pub(crate) fn list(&mut self) -> u16 {
         let meta = r#"{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}"#;
         let body = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{{"_meta":{meta}}}}}"#);
@@ -83,25 +83,25 @@ impl Http {
 }
 
 impl Yard {
-    /// With these keys in `[apps]` and whatever follows.
+    /// Starts a gateway with these keys in `[apps]` and further config.
     pub(crate) fn start(apps: &str) -> Self {
         Self::start_with(apps, "", &[])
     }
 
     /// The same, with more config before it, and with variables.
     pub(crate) fn start_with(apps: &str, before: &str, variables: &[(&str, &str)]) -> Self {
-        // Whatever else runs on this machine is not looked for, except where that is what is tested.
+        // Discovery on this machine is off, except in its own tests.
         let scan = if apps.contains("scan = ") { "" } else { "scan = false\n" };
         let rest = format!("[apps]\nlisten = \"127.0.0.1:0\"\n{scan}{apps}");
         Self::start_as(before, &rest, &[], variables)
     }
 
-    /// With the door for apps at this address.
+    /// Starts a gateway with the listener for apps at this address.
     pub(crate) fn start_with_apps_at(address: &str) -> Self {
         Self::start_as("", &format!("[apps]\nscan = false\nlisten = \"{address}\""), &[], &[])
     }
 
-    /// With the usual config and these flags.
+    /// Starts a gateway with the default config and these flags.
     pub(crate) fn start_with_flags(flags: &[&str]) -> Self {
         Self::start_as("", "", flags, &[])
     }
@@ -116,7 +116,7 @@ impl Yard {
         yard
     }
 
-    /// With the config of the proxy that Toolyard replaces, which has no keys for clients.
+    /// Starts a gateway with the config of the proxy that Toolyard replaces, which has no keys for clients.
     pub(crate) fn of_proxy(proxy: &Value, way: Way) -> Self {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join(".mcpproxy.json"), proxy.to_string()).unwrap();
@@ -137,8 +137,8 @@ impl Yard {
         Agent::local(self.note["socket"].as_str().unwrap().as_ref())
     }
 
-    /// The same in a network namespace that has only loopback, with the shell command `beside` next to it. Only
-    /// local sockets lead in.
+    /// The same in a network namespace that has only loopback, with the shell command `beside` next to it. It can only be
+    /// reached over local sockets.
     pub(crate) fn start_offline(apps: &str, beside: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let config = format!("[apps]\nlisten = \"127.0.0.1:0\"\nscan = false\n{apps}\n");
@@ -178,7 +178,7 @@ impl Yard {
         nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGUSR1).unwrap();
     }
 
-    /// A place for files.
+    /// The folder of the test.
     pub(crate) fn folder(&self) -> &std::path::Path {
         self.folder.path()
     }
@@ -194,7 +194,7 @@ impl Yard {
         &self.note[key]
     }
 
-    /// Where clients speak lines.
+    /// The TCP address for newline JSON-RPC.
     pub(crate) fn tcp(&self) -> &str {
         self.note["tcp"].as_str().unwrap().strip_prefix("tcp://").unwrap()
     }
@@ -203,7 +203,7 @@ impl Yard {
         self.note["apps"].as_str().unwrap().strip_prefix("tcp://").unwrap().to_owned()
     }
 
-    /// Where clients on this machine speak lines.
+    /// The local socket for newline JSON-RPC.
     pub(crate) fn socket(&self) -> PathBuf {
         self.note["socket"].as_str().unwrap().into()
     }
@@ -217,7 +217,7 @@ impl Yard {
         std::fs::read_to_string(self.stderr.path()).unwrap()
     }
 
-    /// A fresh token, as the program makes it. Makers use the last timestamp plus one, so here one at a time.
+    /// A fresh token, made by the program. Programs use the last timestamp plus one, so here they are made one at a time.
     pub(crate) fn token(&self, client: &str) -> String {
         let made = || self.run(&["token", "--client", client]).1.trim().to_owned();
         let mut used = self.tokens.lock().unwrap();
@@ -276,7 +276,7 @@ impl Yard {
         file
     }
 
-    /// One connection to the HTTP door.
+    /// One connection to the HTTP listener.
     pub(crate) fn http(&self, token: Option<&str>) -> Http {
         let address = self.note["http"].as_str().unwrap().strip_prefix("http://").unwrap();
         Http { stream: TcpStream::connect(address).unwrap(), token: token.map(str::to_owned) }
@@ -293,7 +293,7 @@ fn toolyard(folder: &TempDir, arguments: &[&str]) -> Command {
     command
 }
 
-/// Nothing but the folder is known to it.
+/// A program that knows nothing but the folder.
 fn at_home(folder: &TempDir, command: &mut Command) {
     command.current_dir(folder.path()).env_clear().env("HOME", folder.path());
     command.env("XDG_RUNTIME_DIR", folder.path()).env("PATH", std::env::var_os("PATH").unwrap_or_default());

@@ -1,5 +1,5 @@
-//! The folder of instance files changes under the gateway: taken away, put back, or replaced by something that is
-//! not ours; and files whose processes are not what they say.
+//! The folder of instance files changes under the gateway: removed, put back, or replaced by a folder that is
+//! not ours; and files whose processes are not those that they name.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -38,7 +38,7 @@ fn a_folder_that_is_removed_and_made_again_is_looked_at_again_every_time() {
 }
 
 #[test]
-fn what_is_put_in_the_place_of_the_folder_is_not_believed() {
+fn a_link_or_a_folder_that_others_can_write_to_is_not_used() {
     let (yard, server) = (Yard::start(""), Server::start());
     let mut agent = yard.agent();
     yard.write_instance("brummer", "good.json", &server.file("good").to_string());
@@ -54,13 +54,13 @@ fn what_is_put_in_the_place_of_the_folder_is_not_believed() {
     fs::remove_file(&folder).unwrap();
     fs::rename(&aside, &folder).unwrap();
     wait_for(&mut agent, &["good"]);
-    // Others may write in it.
+    // Other users may write into it.
     fs::set_permissions(&folder, fs::Permissions::from_mode(0o777)).unwrap();
     fs::write(folder.join("evil.json"), server.file("evil").to_string()).unwrap();
     wait_for(&mut agent, &[]);
     fs::remove_file(folder.join("evil.json")).unwrap();
     fs::set_permissions(&folder, fs::Permissions::from_mode(0o700)).unwrap();
-    // A file that is a link is no word of an instance either.
+    // A symbolic link does not count as an instance file, either.
     symlink(elsewhere.join("evil.json"), folder.join("link.json")).unwrap();
     wait_for(&mut agent, &["good"]);
 }

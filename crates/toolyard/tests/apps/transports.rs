@@ -23,7 +23,7 @@ enum Transport {
     Sse,
 }
 
-/// Which one it is.
+/// Identifies the app.
 struct Mark(String);
 
 #[derive(Deserialize, JsonSchema)]
@@ -50,7 +50,7 @@ async fn hang() -> String {
     std::future::pending().await
 }
 
-/// Comes and goes.
+/// Is added and removed.
 #[tool]
 async fn extra() -> String {
     "extra".into()
@@ -63,7 +63,7 @@ struct Stage {
     runtime: Runtime,
 }
 
-/// An app. Dropped, it is gone without a word.
+/// An app. Dropped, it disconnects without unregistering.
 struct Actor {
     live: Live,
     _running: Box<dyn Any>,
@@ -158,7 +158,7 @@ fn many_apps(transport: Transport) {
         let expected = json!({ "mark": names[usize::try_from(number % 3).unwrap()], "number": number });
         assert_eq!(answer["result"]["structuredContent"], expected, "{transport:?} {answer}");
     }
-    // A second one of the same name changes nothing for the first, and nothing when it goes.
+    // A second app of the same name changes nothing for the first, neither when it starts nor when it ends.
     let second = stage.start("One", "another", tools("Impostor"));
     for number in 0..20 {
         assert_eq!(echoed(&mut agent, "One", number)["mark"], "One", "{transport:?}");

@@ -42,7 +42,7 @@ fn at_a_terminal_it_asks_and_follows_the_answer() {
 }
 
 #[test]
-fn what_the_client_writes_while_it_asks_is_not_lost() {
+fn changes_of_the_file_during_the_question_are_not_lost() {
     let home = Home::new();
     home.write(FILE, "{}\n");
     let meanwhile = || {

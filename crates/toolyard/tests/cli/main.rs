@@ -53,7 +53,7 @@ fn without_a_config_the_built_in_tools_are_there_for_clients_of_both_eras() {
 }
 
 #[test]
-fn the_first_words_say_where_and_how_to_connect() {
+fn the_first_output_explains_how_to_connect() {
     let home = Home::new();
     let gateway = home.start(&[]);
     let url = gateway.url.clone();
@@ -126,7 +126,7 @@ fn a_wrong_command_line_is_a_usage_error() {
 }
 
 #[test]
-fn off_loopback_only_with_a_token() {
+fn listening_beyond_loopback_requires_a_token() {
     let (code, _, stderr) = Home::new().run(&["--listen", "0.0.0.0:0"]);
     assert_eq!(code, 2);
     assert!(stderr.starts_with("error: --listen: 0.0.0.0:0 can be reached from other machines"), "{stderr}");
@@ -146,7 +146,7 @@ fn off_loopback_only_with_a_token() {
 }
 
 #[test]
-fn a_running_gateway_can_be_found_and_takes_its_note_back() {
+fn a_running_gateway_can_be_found_and_removes_its_address_file_at_its_end() {
     let home = Home::new();
     let gateway = home.start(&[]);
     let note: Value =
@@ -197,20 +197,20 @@ fn on_a_signal_it_finishes_the_call_and_leaves_no_process() {
     let call = json!({ "name": "sh__wait", "arguments": {} });
     let under_way = http::legacy(&gateway.url, &session, "tools/call", &call);
     eventually("the call", || home.path("called").exists().then_some(()));
-    let reported = Instant::now();
+    let signalled = Instant::now();
     gateway.signal(Signal::SIGTERM);
     let reply = http::read(under_way);
     assert_eq!(reply.message()["result"]["content"][0]["text"], "waited", "{}", reply.body);
     let (status, words, _) = gateway.wait();
     assert!(status.success(), "{status}: {words}");
-    assert!(reported.elapsed() < Duration::from_secs(10), "{:?}", reported.elapsed());
+    assert!(signalled.elapsed() < Duration::from_secs(10), "{:?}", signalled.elapsed());
     for process in processes {
         eventually("the end of a child", || (!is_alive(process)).then_some(()));
     }
 }
 
 #[test]
-fn the_second_signal_means_now() {
+fn a_second_signal_ends_it_at_once() {
     let home = home_with_server();
     let gateway = home.start(&["--config", "config.toml"]);
     let server = process_in(&home.path("server.pid"));

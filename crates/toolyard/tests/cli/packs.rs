@@ -22,8 +22,8 @@ fn call(url: &str, tool: &str, arguments: &Value) -> Value {
 fn a_pack_answers_like_any_upstream() {
     let home = Home::new();
     let gateway = home.start(&[]);
-    let printed = call(&gateway.url, "dev__echo", &json!({ "text": "here" }));
-    assert_eq!(printed["content"], json!([{ "type": "text", "text": "here" }]));
+    let answer = call(&gateway.url, "dev__echo", &json!({ "text": "here" }));
+    assert_eq!(answer["content"], json!([{ "type": "text", "text": "here" }]));
     let wrong = call(&gateway.url, "dev__time_now", &json!({ "offset": "Berlin" }));
     let text = wrong["content"][0]["text"].as_str().unwrap();
     assert!(wrong["isError"] == true && text.contains("`offset` must be an offset from UTC"), "{wrong}");
@@ -70,8 +70,8 @@ fn a_pack_can_be_served_alone() {
     let pack = home.start_where_it_likes(&["pack", "dev", "--http", "127.0.0.1:0"]);
     let url = pack.url.strip_suffix("/mcp").expect("the URL that clients need");
     assert_eq!(tools(url), ["echo", "time_now", "uuid", "hash"]);
-    let printed = call(url, "hash", &json!({ "text": "" }));
-    assert!(printed["content"][0]["text"].as_str().unwrap().starts_with("e3b0c442"), "{printed}");
+    let answer = call(url, "hash", &json!({ "text": "" }));
+    assert!(answer["content"][0]["text"].as_str().unwrap().starts_with("e3b0c442"), "{answer}");
     let (code, _, stderr) = home.run(&["pack", "dve"]);
     assert!(code == 2 && stderr.contains("dve"), "{code}: {stderr}");
 }

@@ -42,7 +42,7 @@ fn a_program_in_two_configs_runs_once() {
 }
 
 #[test]
-fn what_is_not_exported_is_not_seen() {
+fn unexported_tools_are_hidden_from_other_nodes() {
     let mut world = World::new();
     world.start("a", &["public", "private"], "export = [\"public\"]");
     world.start("b", &[], "");

@@ -45,7 +45,7 @@ fn a_stopped_owner_leaves_at_once() {
 
 /// Shorter than the outage of a minute that the default lease is made for, to keep the test short.
 #[test]
-fn without_nats_calls_go_on_and_afterwards_all_agree() {
+fn without_nats_calls_continue_and_afterwards_all_nodes_agree() {
     let mut world = World::new();
     world.start("a", &["one"], "");
     world.start("b", &["two"], "");

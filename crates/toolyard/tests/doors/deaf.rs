@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::gateway::eventually;
 use crate::{call, gateway_of, home_with_server};
 
-/// Few enough to be taken at once, and with ids so long that their failures do not fit into a pipe.
+/// Few enough to be read at once, and with ids so long that their errors do not fit into a pipe.
 const CALLS: u64 = 50;
 const LONG: usize = 8 * 1024;
 

@@ -20,7 +20,7 @@ const CLIENTS: [(&str, &str, &str); 7] = [
 ];
 
 #[test]
-fn whatever_client_it_is_installed_into_runs_it_and_is_answered() {
+fn every_client_can_run_what_install_writes() {
     let home = home_with_server();
     let mut shims: Vec<Shim> = Vec::new();
     for (client, file, section) in CLIENTS {

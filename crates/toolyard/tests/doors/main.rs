@@ -1,4 +1,4 @@
-//! The doors of the program as clients meet them: `toolyard stdio`, and newline JSON-RPC on a socket.
+//! The program as clients use it: `toolyard stdio`, and newline JSON-RPC on a socket.
 
 #![expect(clippy::unwrap_used, reason = "in a test, to fail is to say so")]
 
@@ -68,13 +68,13 @@ fn two_agents_share_one_gateway_and_one_server() {
     let (mut one, mut two) = (Shim::start(&home, &[]), Shim::start(&home, &[]));
     one.shake_hands();
     for shim in [&mut one, &mut two] {
-        // One of each era.
+        // One client of each era.
         let tools = shim.ask(&modern(1, "tools/list", json!({})));
         assert!(tools["result"]["tools"].to_string().contains("sh__say"), "{tools}");
     }
     assert_eq!(one.ask(&call(2, "sh__say"))["result"]["content"][0]["text"], "hello");
-    let printed = two.ask(&modern(2, "tools/call", json!({ "name": "sh__say", "arguments": {} })));
-    assert_eq!(printed["result"]["content"][0]["text"], "hello", "{printed}");
+    let answer = two.ask(&modern(2, "tools/call", json!({ "name": "sh__say", "arguments": {} })));
+    assert_eq!(answer["result"]["content"][0]["text"], "hello", "{answer}");
     assert_eq!(starts(&home), 1);
     let gateway = gateway_of(&home);
     let server = process_in(&home.path("server.pid"));
@@ -114,7 +114,7 @@ fn a_gateway_that_was_started_by_hand_is_joined_and_stays() {
 }
 
 #[test]
-fn when_the_gateway_is_killed_calls_under_way_fail_by_name_and_the_client_works_on() {
+fn when_the_gateway_is_killed_calls_in_flight_fail_by_name_and_the_client_keeps_working() {
     let home = home_with_server();
     let mut shim = Shim::start(&home, &[]);
     shim.shake_hands();
@@ -139,7 +139,7 @@ fn when_the_gateway_is_killed_calls_under_way_fail_by_name_and_the_client_works_
         assert_eq!(answer["result"]["_meta"]["dev.toolyard/error"]["kind"], "lost");
     }
     assert_eq!((&failed[2]["id"], &failed[2]["error"]["code"]), (&json!(5), &json!(-32603)), "{failed:?}");
-    // The session goes on; what changed meanwhile may be looked at again.
+    // The session continues; lists that may have changed are read again.
     shim.send(&call(6, "sh__say"));
     let answer = shim.answer(6);
     assert_eq!(answer["result"]["content"][0]["text"], "hello", "{answer}");
@@ -188,24 +188,24 @@ fn the_view_is_chosen_on_the_command_line() {
     assert_eq!(tools["result"]["tools"][0]["name"], "say", "{tools}");
     let mut refused = Shim::start(&home, &["--profile", "absent"]);
     refused.send(&modern(7, "tools/list", json!({})));
-    let (code, printed) = refused.wait();
+    let (code, messages) = refused.wait();
     assert_eq!(code, Some(1));
-    assert!(printed.iter().any(|line| line["id"] == 7 && line["error"].is_object()), "{printed:?}");
+    assert!(messages.iter().any(|line| line["id"] == 7 && line["error"].is_object()), "{messages:?}");
 }
 
 #[test]
-fn what_a_client_sends_before_it_closes_is_answered() {
+fn requests_sent_before_the_client_closes_its_end_are_answered() {
     let home = home_with_server();
     let mut shim = Shim::start(&home, &[]);
     shim.send(&modern(1, "tools/list", json!({})));
     shim.send(&modern(2, "no/such", json!({})));
-    let (code, mut printed) = shim.close();
-    printed.sort_by_key(|line| line["id"].as_u64());
-    assert_eq!((code, printed.len()), (Some(0), 2), "{printed:?}");
-    assert_eq!((&printed[0]["id"], &printed[1]["error"]["code"]), (&json!(1), &json!(-32601)));
+    let (code, mut messages) = shim.close();
+    messages.sort_by_key(|line| line["id"].as_u64());
+    assert_eq!((code, messages.len()), (Some(0), 2), "{messages:?}");
+    assert_eq!((&messages[0]["id"], &messages[1]["error"]["code"]), (&json!(1), &json!(-32601)));
 }
 
-/// A client that asks for what never comes, and closes its end.
+/// A client that waits for an answer that never comes, and closes its end.
 fn hung_up_on(home: &Home) -> Shim {
     let mut shim = Shim::start(home, &[]);
     shim.shake_hands();
@@ -216,21 +216,21 @@ fn hung_up_on(home: &Home) -> Shim {
     shim
 }
 
-fn assert_failed_by_name((code, printed): (Option<i32>, Vec<Value>), why: &str) {
-    let answers: Vec<&Value> = printed.iter().filter(|line| line.get("id").is_some()).collect();
-    assert_eq!((code, answers.len()), (Some(0), 1), "{printed:?}");
+fn assert_failed_by_name((code, messages): (Option<i32>, Vec<Value>), why: &str) {
+    let answers: Vec<&Value> = messages.iter().filter(|line| line.get("id").is_some()).collect();
+    assert_eq!((code, answers.len()), (Some(0), 1), "{messages:?}");
     let text = answers[0]["result"]["content"][0]["text"].as_str().unwrap();
-    assert!(answers[0]["id"] == 7 && text.contains(why) && text.contains("`sh__hang`"), "{printed:?}");
+    assert!(answers[0]["id"] == 7 && text.contains(why) && text.contains("`sh__hang`"), "{messages:?}");
 }
 
 #[test]
-fn what_takes_too_long_after_the_client_has_closed_its_end_fails_by_name() {
+fn calls_that_take_too_long_after_the_client_closed_its_end_fail_by_name() {
     let home = home_with_server();
-    assert_failed_by_name(hung_up_on(&home).wait(), "stdin was closed and 10 seconds went by");
+    assert_failed_by_name(hung_up_on(&home).wait(), "stdin was closed 10 seconds ago");
 }
 
 #[test]
-fn what_is_lost_with_the_gateway_after_the_client_has_closed_its_end_fails_by_name() {
+fn calls_lost_with_the_gateway_after_the_client_closed_its_end_fail_by_name() {
     let home = home_with_server();
     let shim = hung_up_on(&home);
     kill(gateway_of(&home), Signal::SIGKILL).unwrap();
@@ -238,14 +238,14 @@ fn what_is_lost_with_the_gateway_after_the_client_has_closed_its_end_fails_by_na
 }
 
 #[test]
-fn a_client_that_comes_back_at_once_finds_its_gateway_and_its_server() {
+fn a_client_that_reconnects_at_once_finds_its_gateway_and_its_server() {
     let home = home_with_server();
     let mut shim = Shim::start(&home, &[]);
     shim.shake_hands();
     list(&mut shim);
     for _ in 0..3 {
         shim.kill();
-        // At once, however long this machine may take to start a program.
+        // At once, apart from the time that this machine takes to start a program.
         let back = UnixStream::connect(note(&home)["socket"].as_str().unwrap()).unwrap();
         shim = Shim::start(&home, &[]);
         shim.shake_hands();
@@ -263,19 +263,19 @@ fn a_gateway_that_cannot_start_is_explained() {
     home.write("config.toml", &format!("[listen]\nhttp = \"{address}\"\n"));
     let mut shim = Shim::start(&home, &[]);
     shim.send(&modern(1, "tools/list", json!({})));
-    let (code, printed) = shim.wait_with(|words| {
+    let (code, messages) = shim.wait_with(|words| {
         assert!(words.contains("the gateway could not be started"), "{words}");
         assert!(words.contains(&format!("cannot listen on {address}")), "{words}");
     });
     assert_eq!(code, Some(1));
     assert!(
-        printed[0]["error"]["message"].as_str().unwrap().contains("no gateway could be reached"),
-        "{printed:?}"
+        messages[0]["error"]["message"].as_str().unwrap().contains("no gateway could be reached"),
+        "{messages:?}"
     );
 }
 
 #[test]
-fn without_a_socket_there_is_nothing_to_reach_the_gateway_by() {
+fn without_a_socket_other_programs_cannot_reach_the_gateway() {
     let home = Home::new();
     home.write("config.toml", "[listen]\nunix = false\n");
     let (code, stdout, stderr) = home.run(&["stdio", "--config", "config.toml", "--state-dir", "state"]);

@@ -26,12 +26,12 @@ impl Shim {
         Self::run(home.toolyard(&[&own, arguments].concat()))
     }
 
-    /// Whatever a client runs.
+    /// Any command of a client's config.
     pub(crate) fn run(mut command: Command) -> Self {
         let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
         let (stdin, stdout) = (child.stdin.take(), BufReader::new(child.stdout.take().unwrap()));
         let (sender, lines) = channel();
-        // Whatever is no message on stdout makes the thread panic, and the test with it.
+        // A line on stdout that is no message makes the thread panic, and the test with it.
         thread::spawn(move || {
             for line in stdout.lines() {
                 let line = line.unwrap();
@@ -94,10 +94,10 @@ impl Shim {
 
     /// The same, with a look at its stderr output.
     pub(crate) fn wait_with(mut self, look: impl FnOnce(&str)) -> (Option<i32>, Vec<Value>) {
-        let mut printed = Vec::new();
+        let mut messages = Vec::new();
         loop {
             match self.lines.recv_timeout(PATIENCE) {
-                Ok(line) => printed.push(line),
+                Ok(line) => messages.push(line),
                 Err(RecvTimeoutError::Disconnected) => break,
                 Err(RecvTimeoutError::Timeout) => panic!("it does not end"),
             }
@@ -105,7 +105,7 @@ impl Shim {
         let mut words = String::new();
         self.child.stderr.take().unwrap().read_to_string(&mut words).unwrap();
         look(&words);
-        (self.child.wait().unwrap().code(), printed)
+        (self.child.wait().unwrap().code(), messages)
     }
 
     pub(crate) fn kill(&mut self) {

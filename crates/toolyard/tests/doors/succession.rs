@@ -14,7 +14,7 @@ fn start(home: &Home) -> Gateway {
     home.start(&["--config", "config.toml"])
 }
 
-/// Whether the programs that go by the config find this one.
+/// Whether programs that look it up by the config find this gateway.
 fn is_found(home: &Home, gateway: &Gateway) -> bool {
     gateway_of(home).as_raw().unsigned_abs() == gateway.id()
 }
@@ -31,7 +31,7 @@ fn a_second_gateway_is_found_after_the_first_has_ended_or_was_killed() {
         first.signal(signal);
         first.wait();
         eventually("the word of the second", || is_found(&home, &second).then_some(()));
-        // By its socket, which no shim would have to start a gateway for.
+        // By its socket: a shim need not start another gateway.
         eventually("its socket", || (note(&home)["socket"] == doors["socket"]).then_some(()));
         let mut shim = Shim::start(&home, &[]);
         assert!(shim.ask(&modern(1, "tools/list", json!({})))["result"].is_object());
@@ -49,7 +49,7 @@ fn a_second_gateway_is_found_after_the_first_has_ended_or_was_killed() {
 }
 
 #[test]
-fn clients_of_a_gateway_that_ends_are_with_the_one_that_is_left_and_start_none() {
+fn clients_of_a_gateway_that_ends_join_the_remaining_one_and_start_none() {
     for signal in [Signal::SIGTERM, Signal::SIGKILL] {
         let home = home_with_server();
         let (first, second) = (start(&home), start(&home));
@@ -57,7 +57,7 @@ fn clients_of_a_gateway_that_ends_are_with_the_one_that_is_left_and_start_none()
         assert!(shims[0].ask(&modern(1, "tools/list", json!({})))["result"].is_object());
         first.signal(signal);
         first.wait();
-        // One has lost its gateway, and one comes before the other has taken its place.
+        // One client has lost its gateway, and one connects before the other gateway has taken over.
         shims.push(Shim::start(&home, &[]));
         for mut shim in shims {
             assert!(shim.ask(&modern(2, "tools/list", json!({})))["result"].is_object());
@@ -71,7 +71,7 @@ fn clients_of_a_gateway_that_ends_are_with_the_one_that_is_left_and_start_none()
 }
 
 #[test]
-fn where_the_one_that_waits_has_ended_too_a_gateway_is_started() {
+fn a_gateway_is_started_if_the_standby_has_ended_too() {
     let home = home_with_server();
     let (first, second) = (start(&home), start(&home));
     for gateway in [second, first] {
@@ -85,7 +85,7 @@ fn where_the_one_that_waits_has_ended_too_a_gateway_is_started() {
 }
 
 #[test]
-fn a_gateway_whose_note_another_has_replaced_is_found_again_when_that_has_ended() {
+fn a_gateway_is_found_again_when_the_one_that_replaced_its_address_file_has_ended() {
     let home = home_with_server();
     home.write("config.toml", &format!("[listen]\nunix = false\n\n{APPS}unix = false\n"));
     let first = start(&home);

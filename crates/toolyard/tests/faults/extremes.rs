@@ -1,4 +1,4 @@
-//! What clients do that is no message: they leave in a call, read a byte a second, come by the thousand.
+//! Extreme clients: they disconnect during a call, read a byte a second, or connect by the thousand.
 
 use std::io::Write;
 use std::net::TcpStream;
@@ -30,14 +30,14 @@ const BYTES: usize = 3;
 /// How much memory thousands of unread answers may hold.
 const HELD: u64 = 150_000;
 
-/// It is cancelled upstream where leaving means that.
+/// The call is cancelled upstream if the disconnect ends the session.
 fn leaves(yard: &Yard, bystander: &mut Wire, transport: Transport, era: Era) -> Result<(), String> {
     let mut wire = Wire::connect(yard, transport, era);
     let (calls, cancels) = (yard.received(HANG), yard.received(CANCELLED));
     wire.send(wire.request("1", "tools/call", json!({ "name": "sh__hang", "arguments": {} })));
     eventually("the call", || (yard.received(HANG) > calls).then_some(()));
     wire.hang_up();
-    // A lost connection is no cancel for a client that can come back to its session; the end of that is.
+    // A lost connection cancels nothing for a client that can come back to its session; the end of the session does.
     if (transport, era) == (Transport::Http, Era::Legacy) {
         works(bystander, "bystander")?;
         let now = yard.received(CANCELLED);

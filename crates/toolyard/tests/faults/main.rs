@@ -1,5 +1,5 @@
-//! What clients do wrong, and what becomes of it: every fault on every transport in both eras, with another
-//! client beside it that must not notice. `upstreams` is the same for what servers do wrong. Run with
+//! Faults of clients and their effects: every fault on every transport in both eras, with another
+//! client beside it that must not notice. `upstreams` is the same for faults of servers. Run with
 //! `--nocapture` to see the tables.
 
 #![expect(clippy::unwrap_used, reason = "in a test, to fail is to say so")]
@@ -34,7 +34,7 @@ use yard::Yard;
 /// A call that is not answered, as the server receives it.
 const HANG: &str = "\"name\":\"hang\"";
 const ERAS: [Era; 2] = [Era::Legacy, Era::Modern];
-/// What memory an allocator may keep of ten messages of 64 MiB, and of thousands of small ones.
+/// How much memory an allocator may keep after ten messages of 64 MiB, and after thousands of small ones.
 const KEPT: u64 = 300_000;
 
 #[test]
@@ -96,7 +96,7 @@ fn cell(yard: &Yard, bystander: &mut Wire, fault: &Fault, transport: Transport, 
     let mut attempt = || {
         let mut wire = Wire::connect(yard, transport, era);
         for bytes in (fault.does)(&wire, transport) {
-            // Two connections may overtake each other, so a call that stays has to be there before the next.
+            // Two connections may overtake each other, so a hanging call must have arrived before the next message is sent.
             let hangs =
                 bytes.starts_with(b"{") && bytes.windows(8).take(1_000).any(|part| part == b"sh__hang");
             let before = if hangs { yard.received(HANG) } else { 0 };
@@ -143,7 +143,7 @@ fn fits(received: &Expected, message: &Value) -> bool {
     }
 }
 
-/// A client is served, and soon.
+/// A client is served, and quickly.
 fn works(wire: &mut Wire, who: &str) -> Result<(), String> {
     let asked = Instant::now();
     let call = wire.request("\"works\"", "tools/call", json!({ "name": "sh__say", "arguments": {} }));
@@ -153,9 +153,9 @@ fn works(wire: &mut Wire, who: &str) -> Result<(), String> {
     loop {
         let message = wire.next().ok_or_else(|| format!("{who}: the connection ended"))?;
         if message["id"] == "works" {
-            let printed = message["result"]["content"][0]["text"] == "hello";
+            let is_right = message["result"]["content"][0]["text"] == "hello";
             let late = asked.elapsed() > Duration::from_secs(5);
-            return if printed && !late {
+            return if is_right && !late {
                 Ok(())
             } else {
                 Err(format!("{who}: {message} after {:?}", asked.elapsed()))

@@ -40,7 +40,7 @@ impl Server {
         Self { child, words, origin: origin.to_owned() }
     }
 
-    /// At the place of the one before, which has ended by itself.
+    /// Where the previous one was, which has ended by itself.
     fn restart(&mut self) {
         self.child.wait().unwrap();
         let place = self.origin.split_once("://").unwrap().1.to_owned();
@@ -68,7 +68,7 @@ impl Rogues {
             config.push(format!("[upstreams.{fault}]\n{reach}\nera = \"{era}\"\ntimeout = 2\n"));
         }
         config.push(format!("[upstreams.good]\n{}\nera = \"legacy\"\n", child("good", Era::Legacy)));
-        // Where it always listens for apps another gateway may stand, and go while the files are counted.
+        // At the default address for apps, another gateway may listen and end while the files are counted.
         config.push("[apps]\nlisten = \"127.0.0.1:0\"\n".to_owned());
         home.write("config.toml", &config.concat());
         let gateway = home.start(&["--config", "config.toml"]);
@@ -85,7 +85,7 @@ impl Rogues {
         http::modern(&self.gateway.url, "tools/call", call)
     }
 
-    /// Calls `go` and gives its text, or why it failed.
+    /// Calls `go` and returns its text, or why it failed.
     pub(crate) fn go(&self, fault: &str, arguments: &Value) -> Result<String, String> {
         outcome(self.call(fault, arguments))
     }
@@ -94,7 +94,7 @@ impl Rogues {
         Usage::of(&self.gateway)
     }
 
-    /// Starts a server again that has died, where it was; a child is the gateway's to start.
+    /// Restarts a server that has died at its old address; a child is restarted by the gateway.
     pub(crate) fn restart(&self, fault: &str) {
         if let Some(server) = self.servers.borrow_mut().get_mut(fault) {
             server.restart();
@@ -105,7 +105,7 @@ impl Rogues {
 /// The text of a good answer, or why there is none.
 pub(crate) fn outcome(stream: std::net::TcpStream) -> Result<String, String> {
     let reply = http::read(stream);
-    // Nested deeper than readers take apart: it has come as it was sent.
+    // Nested too deeply for the reader here: it arrived unchanged.
     if reply.body.contains(&"[".repeat(100_000)) {
         return Ok("well".to_owned());
     }

@@ -69,7 +69,7 @@ impl Slow {
         }
     }
 
-    /// Asks as fast as it is let, and reads at its own pace.
+    /// Sends as fast as it can, and reads at its own pace.
     fn begin(
         mut from: impl Read + Send + 'static,
         ask: impl FnOnce() -> bool + Send + 'static,
@@ -121,7 +121,7 @@ fn requests(era: Era) -> Vec<Value> {
     requests
 }
 
-/// True if all was taken.
+/// True if everything was written.
 fn lines(mut write: impl Write, asks: Vec<Value>) -> impl FnOnce() -> bool {
     move || asks.iter().all(|ask| writeln!(write, "{ask}").is_ok())
 }

@@ -15,11 +15,11 @@ use crate::wire::{Era, Transport};
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Ends {
     Well,
-    /// By name of the server.
+    /// Servers by name.
     Fails,
 }
 
-/// A fault, and what comes of it.
+/// A fault and its outcome.
 struct Fault {
     name: &'static str,
     what: &'static str,
@@ -66,7 +66,7 @@ const COLUMNS: [(Transport, Era); 9] = [
 const AT_ONCE: usize = 2;
 /// So long that only something broken takes longer, on a busy machine too.
 const PATIENCE: Duration = Duration::from_mins(1);
-/// What memory an allocator may keep of the largest answers.
+/// How much memory an allocator may keep after the largest answers.
 const KEPT: u64 = 400_000;
 
 #[test]
@@ -110,7 +110,7 @@ fn panicked(panic: &(dyn std::any::Any + Send)) -> Vec<Result<(), String>> {
     TABLE.iter().map(|_| Ok(())).chain([Err(why.chars().take(500).collect())]).collect()
 }
 
-/// An outcome for each fault, and one for what is left in the end.
+/// An outcome for each fault, and one for what is left at the end.
 fn column(over: Transport, era: Era) -> Vec<Result<(), String>> {
     let names: Vec<&str> = TABLE.iter().map(|fault| fault.name).collect();
     let rogues = Rogues::start(&names, over, era);
@@ -175,7 +175,7 @@ fn serves(rogues: &Rogues, name: &str) -> Result<(), String> {
     })
 }
 
-/// Files, children and tasks are as many as before, and what memory is kept is bounded.
+/// Files, children and tasks are as many as before, and memory growth is bounded.
 fn as_before(rogues: &Rogues, before: Usage) -> Result<(), String> {
     eventually(|| {
         let now = rogues.usage();

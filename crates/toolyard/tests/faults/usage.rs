@@ -1,4 +1,4 @@
-//! What a gateway uses, which must not grow.
+//! The resources of a gateway, which must not grow.
 
 use serde_json::json;
 

@@ -1,4 +1,4 @@
-//! One client, whatever it speaks over: bytes go out as they are, messages come in.
+//! One client over any transport: raw bytes go out, messages come in.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -39,7 +39,7 @@ pub(crate) enum Era {
     Modern,
 }
 
-/// A connected client. It hangs up when it is dropped, and ends its session if it has one.
+/// A connected client. Dropped, it disconnects, and ends its session if it has one.
 pub(crate) struct Wire {
     ends: Ends,
     session: Session,
@@ -48,7 +48,7 @@ pub(crate) struct Wire {
 }
 
 impl Wire {
-    /// Connects and, where that is the custom, shakes hands.
+    /// Connects and, for a legacy client, does the handshake.
     pub(crate) fn connect(yard: &Yard, transport: Transport, era: Era) -> Self {
         let (sender, received) = channel();
         let session = Session::default();
@@ -202,7 +202,7 @@ pub(crate) fn read_head(read: &mut impl BufRead, wanted: &str) -> (u16, Option<S
     (status, found)
 }
 
-/// Every message in a body, JSON or events, chunked or not; a refusal that is no message by its status.
+/// Sends every message in a body (JSON or events, chunked or not); if there is none, the status of the refusal.
 fn read_body(read: impl BufRead, status: u16, received: &Sender<Value>) {
     let mut found = false;
     for line in read.split(b'\n').map_while(Result::ok) {

@@ -1,4 +1,4 @@
-//! What a server is asked: everything it lists, with arguments that make sense, and a few things that no
+//! The requests to a server: everything it lists, with arguments that make sense, and a few things that no
 //! list names.
 
 use std::path::Path;
@@ -22,13 +22,13 @@ pub(crate) struct Subject {
     /// Resources that only a template describes.
     pub(crate) from_templates: &'static [&'static str],
     pub(crate) others: fn(Era) -> Vec<Request>,
-    /// Whether its log messages depend on what it is asked alone.
+    /// Whether its log messages depend only on the requests.
     pub(crate) logs_are_steady: bool,
-    /// What comes before something that differs from run to run: a time, or a seal made with a random key.
+    /// Texts that precede something that differs from run to run: a time, or a seal made with a random key.
     pub(crate) unsteady: &'static [&'static str],
-    /// What it asks whenever it likes, so that it is a matter of time which call is under way then.
+    /// Questions that it asks at arbitrary times, so that any call may be under way then.
     pub(crate) asks_by_itself: &'static [&'static str],
-    /// Answers that contain certain bytes: a server made of the gateway's own parts could share its faults.
+    /// Answers that must contain certain bytes: a server made of the gateway's own parts could share its faults.
     pub(crate) known: &'static [(&'static str, &'static str)],
 }
 
@@ -47,7 +47,7 @@ pub(crate) const FIXTURE: Subject = Subject {
     from_templates: &["test://template/7/data", "test://template/a%20b/data"],
     others: fixture_others,
     logs_are_steady: true,
-    // Its tasks know when they began, and a call that waits for its client is found by a random key.
+    // Its tasks contain their start time, and a call that waits for its client is identified by a random key.
     unsteady: &[TASK_TIMES[0], TASK_TIMES[1], r#""requestState":"yard-"#],
     asks_by_itself: &[],
     known: &[
@@ -102,7 +102,7 @@ fn fixture_others(era: Era) -> Vec<Request> {
     others
 }
 
-/// What only sessions know.
+/// Requests of sessions only.
 pub(crate) fn legacy_others(resource: &str) -> Vec<Request> {
     vec![
         Request::new("level", "logging/setLevel", json!({ "level": "info" })),

@@ -78,13 +78,13 @@ fn text(number: u64) -> String {
     format!("call number {number}")
 }
 
-/// That the id is its own has been looked at when the answer came.
+/// The id was checked when the answer arrived.
 fn check(number: u64, exchange: &Exchange) {
     assert_eq!(exchange.result()["content"], json!([{ "type": "text", "text": text(number) }]));
     assert!(exchange.notifications.is_empty() && exchange.asked.is_empty(), "{number}: {exchange:?}");
 }
 
-/// Programs that are started from here inherit it.
+/// Inherited by programs that are started from here.
 fn allow_open_files() {
     let (now, most) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
     if now < OPEN_FILES {

@@ -1,5 +1,5 @@
-//! What comes after an answer that is not the last word: a modern call that wants input is called again, and
-//! a task is looked after until it is settled.
+//! What follows an answer that is not final: a modern call that needs input is repeated with it, and a task is
+//! polled until it is settled.
 
 use std::time::Duration;
 
@@ -55,7 +55,7 @@ fn answers_to(questions: &Value) -> Value {
     questions.as_object().into_iter().flatten().map(answer).collect::<Map<_, _>>().into()
 }
 
-/// Only settled states are kept: how long a task works is a matter of time.
+/// Only settled states are recorded: how long a task works varies.
 async fn look_after(recorder: &mut Recorder<'_>, request: &Request, task: &Value) {
     let get = Request::new(format!("{} get", request.label), "tasks/get", json!({ "taskId": task }));
     let settled = recorder.poll(&get, PACE, |answer| answer["status"] != "working").await;

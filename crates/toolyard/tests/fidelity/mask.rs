@@ -1,6 +1,6 @@
-//! What no two runs of a server have in common, made the same. Nothing else may be hidden here.
+//! Makes equal what differs between any two runs of a server. Nothing else may be hidden here.
 
-/// Ids that are drawn by lot are at least this long: 128 bits in hexadecimal digits.
+/// Random ids have at least this length: 128 bits in hexadecimal digits.
 const RANDOM: usize = 32;
 
 /// Hides what follows one of `unsteady`, up to the end of that string, and random ids.

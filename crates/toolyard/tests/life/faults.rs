@@ -6,7 +6,7 @@ use nix::sys::signal::Signal;
 
 use crate::yard::{Gateway, Yard, command_line, none, soon, within};
 
-/// The tool of an upstream is listed and gives what is expected, or fails as is expected.
+/// The tool of an upstream is listed, and its call has the expected result or error.
 fn check(gateway: &Gateway, upstream: &str, expected: Result<&str, &str>) {
     let called = Instant::now();
     let (failed, text) = gateway.go(upstream);
@@ -31,7 +31,7 @@ fn ready(yard: &Yard, upstreams: &[&str]) -> Gateway {
 }
 
 #[test]
-fn a_bad_answer_is_the_trouble_of_its_own_call() {
+fn an_invalid_answer_fails_only_its_own_call() {
     let yard = Yard::new(&["good", "half", "closes", "dies", "crashes", "twice", "late", "invalid"]);
     let gateway = ready(&yard, &["good", "half", "closes", "dies", "crashes", "twice", "late", "invalid"]);
     check(&gateway, "half", Err("exited with status 5"));
@@ -75,7 +75,7 @@ fn an_upstream_that_exits_or_hangs_at_the_start_delays_no_other() {
 }
 
 #[test]
-fn how_long_one_may_take_to_start_can_be_set() {
+fn the_start_timeout_can_be_set() {
     let yard = Yard::new(&["hangs"]);
     yard.also("connect_timeout = 1\n");
     let gateway = yard.start();
@@ -103,14 +103,14 @@ fn floods_are_bounded_and_delay_no_other_upstream() {
 }
 
 #[test]
-fn one_that_will_not_stop_is_ended_with_all_it_started() {
+fn a_server_that_will_not_stop_is_killed_with_its_children() {
     let yard = Yard::new(&["stays", "forks", "hangs", "good"]);
     let gateway = ready(&yard, &["stays", "forks", "good"]);
     stop(&yard, gateway);
 }
 
 #[test]
-fn a_guard_that_is_stopped_is_no_way_out() {
+fn stopping_the_guard_does_not_free_its_children() {
     let yard = Yard::new(&["forks", "good"]);
     let gateway = ready(&yard, &["forks", "good"]);
     for process in yard.processes() {
@@ -122,7 +122,7 @@ fn a_guard_that_is_stopped_is_no_way_out() {
 }
 
 #[test]
-fn what_cannot_be_started_is_named_as_without_a_guard() {
+fn a_program_that_cannot_be_started_has_the_same_error_as_without_a_guard() {
     let yard = Yard::new(&["good"]);
     yard.also("[upstreams.missing]\ncommand = \"no-such-program\"\n");
     yard.also("[upstreams.locked]\ncommand = \"./config.toml\"\n");
@@ -139,12 +139,12 @@ fn what_cannot_be_started_is_named_as_without_a_guard() {
     }
 }
 
-/// TERM to the gateway: it and everything below it is gone in time. Gives what it logged.
+/// Sends TERM to the gateway: it and everything below it is gone in time. Returns its log.
 fn stop(yard: &Yard, gateway: Gateway) -> String {
     gateway.signal(Signal::SIGTERM);
-    let reported = Instant::now();
+    let signalled = Instant::now();
     let log = gateway.wait();
-    assert!(reported.elapsed() < Duration::from_secs(8), "{:?}", reported.elapsed());
+    assert!(signalled.elapsed() < Duration::from_secs(8), "{:?}", signalled.elapsed());
     within(Duration::from_secs(2), "no process left", || none(&yard.left_of(&yard.processes())));
     log
 }

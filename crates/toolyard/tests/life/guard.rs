@@ -1,5 +1,5 @@
-//! The guard alone, with the test as its gateway: it ends as its child did, and never before what the child
-//! has started.
+//! The guard alone, with the test as its gateway: it ends with the status of its child, and never before the child's own
+//! children.
 
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::ExitStatusExt;
@@ -38,7 +38,7 @@ fn terminate(child: &Child) {
 }
 
 #[test]
-fn it_ends_as_its_child_does() {
+fn the_guard_ends_with_the_status_of_its_child() {
     let yard = Yard::new(&[]);
     for (script, code, signal) in [
         ("exit 0", Some(0), None),
@@ -64,7 +64,7 @@ fn a_program_that_cannot_run_is_named() {
 }
 
 #[test]
-fn without_its_gateway_it_starts_nothing() {
+fn without_its_gateway_the_guard_starts_nothing() {
     let yard = Yard::new(&[]);
     let mut child = guarded(&yard, 1, "echo started");
     assert!(ended(&mut child).success());
@@ -72,7 +72,7 @@ fn without_its_gateway_it_starts_nothing() {
 }
 
 #[test]
-fn a_child_that_closes_its_output_is_seen_to_do_so() {
+fn a_child_that_closes_its_output_is_noticed() {
     let yard = Yard::new(&[]);
     let mut child = guarded(&yard, std::process::id(), "exec >&- 2>&-; exec sleep 600");
     let mut words = String::new();
@@ -91,19 +91,19 @@ fn a_signal_ends_everything_and_a_second_one_at_once() {
         let mut child = guarded(&yard, std::process::id(), &script);
         assert_eq!(first_line(&mut child), "up\n");
         assert_eq!(yard.processes().len(), 4);
-        let reported = Instant::now();
+        let signalled = Instant::now();
         for _ in 0..times {
             terminate(&child);
             std::thread::sleep(Duration::from_millis(50));
         }
         ended(&mut child);
-        assert!(reported.elapsed() < limit, "{times}: {:?}", reported.elapsed());
+        assert!(signalled.elapsed() < limit, "{times}: {:?}", signalled.elapsed());
         assert_eq!(yard.processes(), []);
     }
 }
 
 #[test]
-fn when_the_child_ends_so_does_what_it_started() {
+fn when_a_child_ends_so_do_its_own_children() {
     let yard = Yard::new(&[]);
     let mut child = guarded(&yard, std::process::id(), &format!("{LEAVES_BEHIND} exit 3"));
     assert_eq!(ended(&mut child).code(), Some(3));

@@ -8,7 +8,7 @@ use toolyard_model::processes::Process;
 
 use crate::yard::{Gateway, Yard, command_line, none, soon, within};
 
-/// After one kill, for everything that hung on it.
+/// The time limit after one kill, for everything that depends on the killed process.
 const AFTER_ONE: Duration = Duration::from_secs(2);
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -57,13 +57,13 @@ impl Scene {
         *self.family.iter().find(|process| is(process)).unwrap()
     }
 
-    /// Everybody but the gateway.
+    /// All processes but the gateway.
     fn below(&self) -> Vec<Process> {
         self.family.iter().copied().filter(|process| process.id != self.gateway.id()).collect()
     }
 }
 
-/// Each round its own gateway; the upstream is up again where the gateway lives on.
+/// Each round has its own gateway; the upstream is up again where the gateway survives.
 fn check_one(victim: Victim, rounds: usize) {
     let yard = Yard::new(&["forks"]);
     for round in 0..rounds {

@@ -13,7 +13,7 @@ use toolyard_model::processes::Process;
 
 use crate::yard::{Yard, command_line, none, soon, within};
 
-/// After one kill, for everything that hung on it.
+/// The time limit after one kill, for everything that depends on the killed process.
 const AFTER_ONE: Duration = Duration::from_secs(2);
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -35,7 +35,7 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    /// With the handshake done, so the gateway is ready.
+    /// The handshake is done, so the gateway is ready.
     pub(crate) fn start(yard: &Yard) -> Self {
         Self::start_with(yard, &[])
     }
@@ -74,7 +74,7 @@ impl Client {
         }
     }
 
-    /// Until the tool works, as it does at once or once its upstream is back.
+    /// Waits until the tool works: at once, or once its upstream is back.
     fn works(&mut self) {
         soon("the tool works", || {
             let answer = self.ask("tools/call", &json!({ "name": "forks__go", "arguments": {} }));
@@ -99,7 +99,7 @@ fn family(yard: &Yard, shims: usize) -> Vec<Process> {
     })
 }
 
-/// The victims are of the family of `client`, if it comes to shims.
+/// If the victim is a shim, it is that of `client`.
 fn find(family: &[Process], victim: Victim, client: &Client) -> Process {
     let is = |process: &&Process| {
         let line = command_line(process.id);
@@ -143,7 +143,7 @@ fn check_one(victim: Victim, rounds: usize) {
 }
 
 #[test]
-fn a_shim_that_is_killed_takes_nothing_from_the_other_client() {
+fn a_killed_shim_does_not_affect_the_other_client() {
     check_one(Victim::Shim, 10);
 }
 
@@ -219,7 +219,7 @@ fn after_kills_in_every_order_again_the_surviving_client_works_and_nothing_is_le
 }
 
 #[test]
-fn the_next_client_finds_nothing_left_of_those_killed_before_it() {
+fn nothing_is_left_of_killed_processes_when_the_next_client_starts() {
     let yard = Yard::new(&["forks"]);
     let mut client = Client::start(&yard);
     for order in orders() {

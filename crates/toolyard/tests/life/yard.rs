@@ -94,7 +94,7 @@ impl Yard {
         command
     }
 
-    /// Everybody alive who carries the mark.
+    /// All live processes that carry the mark.
     pub(crate) fn processes(&self) -> Vec<Process> {
         let is_marked = |process: &Process| {
             let environment = std::fs::read(format!("/proc/{}/environ", process.id)).unwrap_or_default();
@@ -154,7 +154,7 @@ impl Gateway {
         let _ = kill(Pid::from_raw(self.id()), signal);
     }
 
-    /// Waits for the end; gives what it logged.
+    /// Waits for the end; returns its log.
     pub(crate) fn wait(mut self) -> String {
         self.child.wait().unwrap();
         self.log.take().unwrap().join().unwrap()
@@ -211,7 +211,7 @@ pub(crate) fn command_line(process: i32) -> String {
     String::from_utf8_lossy(&words).replace('\0', " ")
 }
 
-/// Waits until something holds, at most so long; gives how long it took.
+/// Waits until something holds, at most so long; returns how long it took.
 pub(crate) fn within<T>(limit: Duration, what: &str, mut look: impl FnMut() -> Result<T, String>) -> T {
     let deadline = Instant::now() + limit;
     loop {

@@ -30,7 +30,7 @@ struct Server {
 }
 
 impl Server {
-    /// One that does nothing wrong.
+    /// A server without faults.
     fn start() -> Self {
         let mut command = Command::new(program());
         command.args(["good", "legacy", "tcp", "127.0.0.1:0"]).stderr(Stdio::piped());

@@ -1,4 +1,4 @@
-//! Two hundred upstreams, twenty of which say nothing any more, beside a hundred and eighty good ones.
+//! Two hundred upstreams: twenty that send nothing any more, beside a hundred and eighty good ones.
 
 use std::net::TcpListener;
 use std::time::{Duration, Instant};
@@ -51,7 +51,7 @@ fn median(times: &[[Duration; 2]], which: usize) -> f64 {
     times[times.len() / 2].as_secs_f64()
 }
 
-/// How many upstreams show their tool, and how long it took to say so.
+/// How many upstreams show their tool, and how long the list took.
 fn list(gateway: &Gateway) -> (usize, Duration) {
     let begun = Instant::now();
     let names = http::read(http::modern(&gateway.url, "tools/list", json!({}))).tool_names();
@@ -71,7 +71,7 @@ fn stop(gateway: Gateway) {
 }
 
 #[test]
-fn twenty_of_two_hundred_that_say_nothing_delay_no_list() {
+fn twenty_silent_upstreams_of_two_hundred_delay_no_list() {
     let (good, broken) = (Server::start(), Server::start());
     let config = sections("good", GOOD, &good.address) + &sections("broken", BROKEN, &broken.address);
     let home = home_with(&config, GOOD + BROKEN);
@@ -102,12 +102,12 @@ fn twenty_of_two_hundred_that_say_nothing_delay_no_list() {
 }
 
 #[test]
-fn twenty_broken_ones_make_a_start_no_slower_than_it_is_without_them() {
+fn twenty_broken_upstreams_do_not_slow_down_the_start() {
     let (good, broken) = (Server::start(), Server::start());
     let some_good = sections("good", GOOD, &good.address);
     let fewer = home_with(&some_good, GOOD);
     let more = home_with(&(some_good + &sections("broken", BROKEN, &broken.address)), GOOD + BROKEN);
-    // From now on they refuse connections, and every other round they take them and say nothing.
+    // From now on they refuse connections, and every other round they accept them and send nothing.
     let address = broken.address.clone();
     drop(broken);
     let mut times = [Vec::new(), Vec::new()];

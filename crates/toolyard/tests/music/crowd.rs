@@ -55,7 +55,7 @@ fn a_door_that_others_could_reach_is_not_opened() {
 }
 
 #[test]
-fn a_page_of_another_origin_is_turned_away() {
+fn a_request_from_another_origin_is_rejected() {
     let home = tempfile::tempdir().unwrap();
     let (_program, address) =
         listening(home.path(), &["pack", "music", "--root", ".", "--http", "127.0.0.1:0"]);

@@ -1,4 +1,4 @@
-//! The services that the pack asks, played by a server here: for each address the same answer to everybody.
+//! Mocks of the services that the pack uses: for each address always the same answer.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};

@@ -89,7 +89,7 @@ impl Visitor {
         }
     }
 
-    /// The gateway speaks both eras, so only those who insist on the old one get it.
+    /// The gateway speaks both eras, so only a client that insists on the legacy one gets it.
     fn version(&self) -> &'static str {
         match self {
             Self::Rust(rust_client::Mode::Initialize) | Self::Script(_, "legacy") => wire::LEGACY,

@@ -77,7 +77,7 @@ pub(crate) static PYTHON: Offer = Offer {
     prompt: Some(("hello", "Say hello from Python")),
 };
 
-/// What is as it should be among what no client takes.
+/// Valid entries in lists that no client accepts as a whole.
 pub(crate) static STRANGE: Offer = Offer {
     version: LEGACY,
     calls: &[plain("fine", "{}", "fine")],

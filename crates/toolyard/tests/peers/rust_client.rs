@@ -21,7 +21,7 @@ use super::stop::{Answer, Seen, Stop};
 
 /// For one stop.
 const WAIT: Duration = Duration::from_mins(1);
-/// Progress is taken by tasks of its own; it may come into the book a moment after the answer.
+/// Progress is handled by tasks of its own; it may be recorded a moment after the answer.
 const LATE: Duration = Duration::from_secs(2);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

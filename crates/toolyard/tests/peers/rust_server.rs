@@ -54,7 +54,7 @@ async fn accept(listener: TcpListener, service: Service) {
                 let service = service.clone();
                 async move { Ok::<_, Infallible>(service.handle(request).await) }
             });
-            // A client that goes away is none of our business.
+            // A client that disconnects is ignored.
             let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), answer).await;
         });
     }

@@ -1,4 +1,4 @@
-//! One place that a client goes to, and what it must see there.
+//! One place that a client visits, and what it must see there.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -84,7 +84,7 @@ impl Stop {
         self.expected[at].progress.len()
     }
 
-    /// What is not as it should be.
+    /// The differences from what is expected.
     pub(crate) fn check(&self, version: &str, seen: &Seen) -> Vec<String> {
         let mut wrong = Vec::new();
         let mut expect = |holds: bool, what: String| {

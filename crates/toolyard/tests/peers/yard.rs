@@ -1,5 +1,5 @@
-//! Every server there is, behind one gateway. Servers of both eras stand there twice: as the gateway meets
-//! them by itself, and held to the old one.
+//! All servers behind one gateway. Servers of both eras are there twice: in the era that the gateway chooses, and held
+//! to the legacy one.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use super::rust_server::RustServer;
 use super::stop::Stop;
 use super::wire::{Client, Era, LEGACY, Request};
 
-/// A server whose definitions would cost clients their whole list; only seen together with all the others.
+/// A server whose definitions would make clients drop their whole list; only used together with all the others.
 const STRANGER: &str = "strange";
 const STRANGE_SERVER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/strange");
 const OLD: &str = "era = \"legacy\"";
@@ -96,12 +96,12 @@ impl Yard {
     }
 }
 
-/// The gateway speaks to each in the era that the table means: the old one where it is held to that or knows no
+/// The gateway speaks to each in the era of the table: the legacy one if it is held to that or knows no
 /// other.
 async fn check_versions(client: &mut Client, rows: &[Row]) {
     let call = Request::new("upstreams", "tools/call", json!({ "name": "yard__upstreams", "arguments": {} }));
-    let reported = client.exchange(&call).await.result();
-    let upstreams = reported["structuredContent"]["upstreams"].as_array().expect("a list of upstreams");
+    let status = client.exchange(&call).await.result();
+    let upstreams = status["structuredContent"]["upstreams"].as_array().expect("a list of upstreams");
     for (id, offer, _, more) in rows {
         let version = if *more == OLD { LEGACY } else { offer.version };
         let upstream = upstreams.iter().find(|upstream| upstream["id"] == *id);

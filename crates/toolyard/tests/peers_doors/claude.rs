@@ -41,7 +41,7 @@ fn program(npm: &Path) -> PathBuf {
 
 #[test]
 #[ignore = "needs the npm packages; `cargo xtask peers` installs them"]
-fn claude_code_takes_the_list_at_every_door() {
+fn claude_code_accepts_the_list_at_every_door() {
     let (_, npm) = node();
     let home = Home::new();
     home.write("music/readme", "");

@@ -151,8 +151,8 @@ fn mcp_remote_carries_a_stdio_client_to_http_and_to_http_sse() {
         assert!(greeting["result"]["serverInfo"].is_object(), "{transport}: {greeting}");
         let tools = ask(1, "tools/list", json!({}));
         assert!(tools["result"]["tools"].to_string().contains("sh__say"), "{transport}: {tools}");
-        let printed = ask(2, "tools/call", json!({ "name": "sh__say", "arguments": {} }));
-        assert_eq!(printed["result"]["content"][0]["text"], "hello", "{transport}: {printed}");
+        let answer = ask(2, "tools/call", json!({ "name": "sh__say", "arguments": {} }));
+        assert_eq!(answer["result"]["content"][0]["text"], "hello", "{transport}: {answer}");
     }
 }
 

@@ -20,7 +20,7 @@ fn check(node: &str, npm: &Path, project: &Path) -> (bool, String) {
     (output.status.success(), String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// A copy of the example in which a word is another one.
+/// A copy of the example in which a word is replaced.
 fn changed(home: &Home, from: &str, to: &str) -> PathBuf {
     for name in ["clock_app.ts", "tsconfig.json", "package.json"] {
         let text = std::fs::read_to_string(Path::new(EXAMPLE).join(name)).unwrap();
@@ -32,7 +32,7 @@ fn changed(home: &Home, from: &str, to: &str) -> PathBuf {
 
 #[test]
 #[ignore = "needs the npm packages; `cargo xtask peers` installs them"]
-fn the_types_of_the_typescript_example_are_right_and_a_wrong_message_is_not_taken() {
+fn the_types_of_the_typescript_example_are_right_and_reject_a_wrong_message() {
     let (node, npm) = node();
     let (is_good, printed) = check(&node, &npm, Path::new(EXAMPLE));
     assert!(is_good, "{printed}");

@@ -51,7 +51,7 @@ impl World {
         stdout + &stderr
     }
 
-    /// What is offered, once the server has been asked: a list alone is content with what was stored.
+    /// The offered tools, once the server has been asked: a list alone may come from the store.
     fn tools(&self) -> Vec<String> {
         self.run(&["approve"]);
         let list = self.run(&["tools", "list", "--json"]);
@@ -84,7 +84,7 @@ fn a_tool_with_new_instructions_is_held_until_it_is_approved() {
 }
 
 #[test]
-fn a_definition_that_is_as_before_is_offered_again() {
+fn a_definition_that_was_restored_is_offered_again() {
     let world = World::new("");
     world.tools();
     world.offer(&[("read", EVIL)]);

@@ -19,7 +19,7 @@ impl Everything {
         Self { node, script: Path::new(&npm).join(script).display().to_string() }
     }
 
-    /// Over HTTP. It knows no port 0, so that is taught to it.
+    /// Over HTTP. A preloaded script makes it choose a free port.
     pub(crate) fn serve(&self) -> (Program, Reach) {
         let free_port = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/free_port.mjs");
         let mut command = Command::new(&self.node);

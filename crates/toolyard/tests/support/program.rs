@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 
-/// How long a program may take to say that it listens. Several may be starting at the same time.
+/// How long a program may take to print its address. Several may be starting at the same time.
 const START: Duration = Duration::from_mins(1);
 /// How long it may take to end after it was asked to.
 const STOP: Duration = Duration::from_secs(5);
@@ -65,7 +65,7 @@ impl Program {
     }
 }
 
-/// Where programs are. Nothing else of our environment is anybody's business: some servers tell it.
+/// The `PATH`. Nothing else of our environment is passed on: some servers return it.
 pub(crate) fn path() -> std::ffi::OsString {
     std::env::var_os("PATH").unwrap_or_default()
 }
@@ -86,7 +86,7 @@ impl Drop for Program {
     }
 }
 
-/// Asks a process group to end, so that it can look after its children, and then insists.
+/// Asks a process group to end, so that it can stop its children, and then kills it.
 fn end(leader: &mut Child) {
     let Ok(group) = i32::try_from(leader.id()).map(Pid::from_raw) else { return };
     if matches!(leader.try_wait(), Ok(None)) {

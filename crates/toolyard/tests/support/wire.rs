@@ -210,7 +210,7 @@ fn capabilities(era: Era) -> Value {
     }
 }
 
-/// What a modern request repeats of itself outside its body.
+/// The parts of a modern request that are repeated outside its body.
 fn headers(era: Era, request: &Request) -> Vec<(String, String)> {
     if era == Era::Legacy {
         return Vec::new();

@@ -99,7 +99,7 @@ async fn say() -> &'static str {
 }
 
 #[test]
-fn apps_register_over_their_pipe_and_a_client_that_is_killed_takes_its_call_along() {
+fn apps_register_over_their_pipe_and_the_calls_of_a_killed_client_are_cancelled() {
     let yard = Yard::new("");
     let gateway = yard.serve();
     let runtime = tokio::runtime::Runtime::new().unwrap();
@@ -130,7 +130,7 @@ fn apps_register_over_their_pipe_and_a_client_that_is_killed_takes_its_call_alon
 /// What a child starts is seen by the pipe that it listens at. It never speaks on stdio, so the gateway keeps
 /// trying; that does not matter here.
 #[test]
-fn what_children_start_ends_with_the_gateway_however_it_ends() {
+fn grandchildren_end_with_the_gateway_however_it_ends() {
     let pipe = format!(r"\\.\pipe\toolyard-test-{}", std::process::id());
     let args = format!("args = ['/c', 'PROGRAM', 'pack', 'dev', '--unix', '{pipe}']\n");
     let yard = Yard::new(&format!("[upstreams.shell]\ncommand = 'cmd'\n{args}"));

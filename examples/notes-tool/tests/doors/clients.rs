@@ -1,4 +1,4 @@
-//! A client at some door, and the one that needs no door.
+//! A client at some door, and a client in memory.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -12,7 +12,7 @@ use toolyard_proto::{Id, Method, Notification, Params, Raw, Revision};
 use super::Example;
 
 pub(crate) type Later<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
-/// Opens a door to an example and comes in as a client of a revision.
+/// Opens a door to an example and connects as a client of a revision.
 pub(crate) type Opening = fn(&'static Example, Revision) -> Later<'static, Box<dyn Client>>;
 
 /// Sends requests and returns results; errors are returned as `{ "error": … }`.
@@ -30,7 +30,7 @@ pub(crate) fn entered() -> Value {
     json!({ "action": "accept", "content": { "sure": true } })
 }
 
-/// The answer to a message that asks something; nothing if it does not.
+/// The answer to a question of the server; `None` if the message is no question.
 pub(crate) fn reply_to(message: &Raw) -> Option<Value> {
     let (method, id) = (message.member("method")?.as_string()?, message.member("id")?);
     assert_eq!(method, "elicitation/create", "nothing else is asked");

@@ -44,7 +44,7 @@ pub(crate) fn program(example: &'static Example, revision: Revision) -> Later<'s
     })
 }
 
-/// Where everything is shown, and so under other names.
+/// The view of all upstreams, where names have a prefix.
 pub(crate) fn everything(example: &'static Example, revision: Revision) -> Later<'static, Box<dyn Client>> {
     Box::pin(async move {
         let upstream = Pack(Arc::new((example.tools)()));
@@ -96,7 +96,7 @@ async fn client_of(upstream: impl Connect, path: &str, revision: Revision) -> Ht
     upstream.policy.timeouts = Timeouts::LOCAL;
     let (_, address) = serve(vec![upstream], &scope).await;
     let mut client = Http::open(address, path.into(), revision, End(scope)).await;
-    // What there is to call is known once the first list is.
+    // The tools are known once the first list is.
     let _ = client.call("tools/list", json!({})).await;
     client
 }
@@ -169,7 +169,7 @@ impl Drop for Program {
 /// Adds the prefix to names and URIs in requests, and removes it from the answers. Nothing else may differ.
 struct Renaming {
     inner: Http,
-    /// Of the example's own URIs.
+    /// The scheme of the example's own URIs.
     scheme: &'static str,
 }
 
@@ -196,7 +196,7 @@ impl Renaming {
         text.replace(&format!("\"{PREFIX}"), "\"").replace(&self.shown_uri(), &format!("{}://", self.scheme))
     }
 
-    /// A list without what others offer.
+    /// A list without the tools of other upstreams.
     fn own(&self, result: Raw) -> Raw {
         let fields: serde_json::Map<String, Value> = result.read().unwrap();
         let Some(key) = fields.iter().find(|(_, value)| value.is_array()).map(|(key, _)| key) else {

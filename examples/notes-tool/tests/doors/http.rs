@@ -1,5 +1,5 @@
-//! Clients that post each message: one connection per request, so that the end of the answer is the end of
-//! the connection. They ask in HTTP/1.0, so that streams come without chunks.
+//! Clients that post each message: one connection per request, so that the answer ends with the connection. They send
+//! HTTP/1.0 requests, so that streams come without chunks.
 
 use std::fmt::Write as _;
 use std::net::SocketAddr;

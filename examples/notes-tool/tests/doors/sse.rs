@@ -1,5 +1,5 @@
-//! A client of the oldest HTTP transport: one stream of events for all answers, and an address to post to.
-//! It asks in HTTP/1.0, so that the stream comes without chunks.
+//! A client of HTTP+SSE: one stream of events for all answers, and an address to post to.
+//! It sends HTTP/1.0 requests, so that the stream comes without chunks.
 
 use std::net::SocketAddr;
 
@@ -37,7 +37,7 @@ pub(crate) fn sse(example: &'static Example, revision: Revision) -> Later<'stati
 }
 
 impl Events {
-    /// What the next event holds.
+    /// The data of the next event.
     async fn data(&mut self) -> String {
         loop {
             let mut line = String::new();

@@ -1,5 +1,5 @@
-//! One set of tools, many doors: whichever a client comes through, the list of tools is the same bytes and
-//! every tool answers the same. A new door is one line in [`DOORS`], and every example is tried at each.
+//! One set of tools, many doors: at each door the list of tools is the same bytes and every tool answers the same. A new
+//! door is one line in [`DOORS`], and every example is tried at each.
 
 pub(crate) mod clients;
 mod gateway;
@@ -20,11 +20,11 @@ pub(crate) struct Example {
     /// The path of its program and the name it registers under, if that is an app.
     pub(crate) app: Option<(&'static str, &'static str)>,
     pub(crate) tools: fn() -> ToolSet,
-    /// Of the URIs of its resources.
+    /// The scheme of the URIs of its resources.
     pub(crate) scheme: &'static str,
     /// Sent in this order, since some may change something.
     pub(crate) requests: fn() -> Vec<(&'static str, Value)>,
-    /// What must be the same of an answer, where not all of it is: the time of day.
+    /// Replaces the parts of an answer that may differ, such as the time of day.
     pub(crate) lasting: fn(Value) -> Value,
 }
 
@@ -79,13 +79,13 @@ fn unstamped(mut result: Value) -> Value {
     result
 }
 
-/// How an answer came about.
+/// How an answer was obtained.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum How {
     Plain,
     /// The client asked for a task and fetched its result, as in 2025-11-25.
     AskedForTask,
-    /// The server answered with a task, and the client looked after it, as in the extension.
+    /// The server answered with a task, and the client polled it, as in the extension.
     Task,
 }
 
@@ -103,8 +103,8 @@ async fn answers_of(example: &'static Example, client: &mut dyn Client) -> Vec<(
     answers
 }
 
-/// What comes of a request in the end, and how: a client that is asked by the answer calls again, and one that gets a
-/// task comes back for its result.
+/// The final result of a request, and how it was obtained: a client that is asked by the answer calls again, and one that
+/// gets a task polls for its result.
 async fn settled(client: &mut dyn Client, method: &str, mut params: Value) -> (Value, How) {
     let mut answer: Value = client.call(method, params.clone()).await.read().unwrap();
     while answer["resultType"] == "input_required" {
@@ -123,7 +123,7 @@ async fn settled(client: &mut dyn Client, method: &str, mut params: Value) -> (V
     let about = json!({ "taskId": answer["taskId"] });
     while answer["status"] != "completed" {
         assert_eq!(answer["status"], "working", "{answer}");
-        // As clients do, if less often.
+        // Waits as clients do, if less long.
         tokio::time::sleep(Duration::from_millis(1)).await;
         answer = client.call("tasks/get", about.clone()).await.read().unwrap();
     }

@@ -1,4 +1,4 @@
-//! Tasks of 2025-11-25, asked after at every door that such clients come through.
+//! Tasks of 2025-11-25, at every door for such clients.
 
 use serde_json::{Value, json};
 use toolyard_proto::Revision::V2025_11_25;

@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_there_after_reopening() {
+    fn the_index_is_there_after_reopening() {
         let folder = tempfile::tempdir().unwrap();
         let mut store = Store::open(folder.path(), "m").unwrap();
         store.write(&[file("a.py", "one"), file("b.py", "two")], &[]).unwrap();

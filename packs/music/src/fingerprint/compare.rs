@@ -1,8 +1,8 @@
 //! How different two recordings sound.
 
-/// One may begin a little later: some four seconds.
+/// The largest shift between two recordings: some four seconds.
 const MOST_SHIFT: usize = 32;
-/// Fewer items say nothing.
+/// Fewer items prove nothing.
 const FEWEST: usize = 12;
 
 /// The share of bits that differ where the two fit best; half of them do for unrelated recordings.

@@ -11,7 +11,7 @@ use symphonia::core::meta::MetadataOptions;
 
 use crate::walk::extension;
 
-/// A broken file may be broken for hours; so many bad packets are enough.
+/// After this many bad packets the file is given up: a broken file may have hours of them.
 const MOST_BAD: usize = 1_000;
 
 /// Samples of all channels in turn, at this rate; answers whether to go on.
@@ -36,7 +36,7 @@ pub(super) fn decode(file: File, name: &str, consume: &mut Consume<'_>) -> Resul
     loop {
         let packet = match format.next_packet() {
             Ok(Some(packet)) => packet,
-            // A file that was cut off is as long as it is.
+            // A truncated file is used as far as it goes.
             Ok(None) | Err(Error::IoError(_)) => return Ok(()),
             Err(error) => return Err(to_text(error)),
         };

@@ -5,7 +5,7 @@
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 
-/// Containers are few and their heads small: a file that has more is not worth the search.
+/// Containers are few and their headers small: a file with more is not searched further.
 const MOST_ATOMS: usize = 10_000;
 const MOST_BYTES: u64 = 4_096;
 

@@ -6,7 +6,7 @@ use rusty_chromaprint::{Configuration, Fingerprinter};
 use super::SECONDS;
 use super::resample::{RATE, Resampler};
 
-/// What a file may claim; the filter of a far higher rate would fill the memory.
+/// The highest sample rate; the filter for a far higher one would fill the memory.
 const RATES: std::ops::RangeInclusive<u32> = 1_000..=1_000_000;
 
 pub(super) struct Listener {
@@ -24,7 +24,7 @@ impl Listener {
     /// `lead` is the silence before the recording, in seconds.
     pub(super) fn new(rate: u32, lead: f64) -> Result<Self, String> {
         if !RATES.contains(&rate) {
-            return Err(format!("a rate of {rate} Hz is not one of music"));
+            return Err(format!("a rate of {rate} Hz is not supported"));
         }
         let mut printer = Fingerprinter::new(&Configuration::preset_test2());
         printer.start(RATE, 1).map_err(|error| error.to_string())?;
@@ -60,15 +60,15 @@ impl Listener {
         let moments = samples.len() / channels;
         let skipped = moments.min(usize::try_from(self.skip).unwrap_or(usize::MAX));
         self.skip -= skipped as u64;
-        let received = (moments - skipped).min(usize::try_from(self.left).unwrap_or(usize::MAX));
-        self.left -= received as u64;
-        let moments = samples.chunks_exact(channels).skip(skipped).take(received);
+        let used = (moments - skipped).min(usize::try_from(self.left).unwrap_or(usize::MAX));
+        self.left -= used as u64;
+        let moments = samples.chunks_exact(channels).skip(skipped).take(used);
         self.mono.clear();
         self.mono.extend(moments.map(|moment| moment.iter().sum::<f32>() / channels as f32));
     }
 }
 
-/// A file that wants hours left out is wrong about itself.
+/// A file that wants hours left out is invalid.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,

@@ -6,7 +6,7 @@
 
 use std::f64::consts::PI;
 
-/// At which Chromaprint listens.
+/// The rate that Chromaprint uses.
 pub(super) const RATE: u32 = 11_025;
 
 const CROSSINGS: f64 = 16.0;
@@ -20,16 +20,16 @@ pub(super) struct Resampler {
     taps: usize,
     /// The weights of every phase, and once more those of the first, one sample on.
     kernel: Vec<f64>,
-    /// What the next output may still need.
+    /// Samples that the next output may still need.
     held: Vec<f32>,
-    /// The place of the next output: samples after the first one held, and so many parts of [`RATE`] more.
+    /// The position of the next output: samples after the first one held, and so many parts of [`RATE`] more.
     place: (usize, u64),
 }
 
 impl Resampler {
     pub(super) fn new(from: u32) -> Self {
         let factor = (f64::from(RATE) * CUTOFF / f64::from(from)).min(1.0);
-        // What has the right rate already stays as it is.
+        // Samples at the right rate stay as they are.
         let taps = if from == RATE { 1 } else { whole(CROSSINGS / factor) };
         let kernel = (0..=PHASES).flat_map(|phase| weights(factor, taps, phase)).collect();
         // The first output is at the first sample, so that many samples are missing before it.
@@ -64,7 +64,7 @@ impl Resampler {
         let start = usize::try_from(phase / u64::from(RATE)).unwrap_or(0) * self.taps;
         let (one, next) = self.kernel[start..start + 2 * self.taps].split_at(self.taps);
         let here = dot(one, window);
-        // Always so where the rates divide, as 44,100 Hz does.
+        // Always the case where the rates divide, as with 44,100 Hz.
         let value = if share == 0.0 { here } else { here + (dot(next, window) - here) * share };
         sample(value)
     }
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn the_right_rate_is_left_alone() {
+    fn samples_at_the_right_rate_are_unchanged() {
         let wave = wave(440.0, RATE);
         let expected: Vec<i16> = wave.iter().map(|value| sample(f64::from(*value))).collect();
         assert_eq!(resampled(RATE, &wave, 100), expected);

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use super::*;
 
-/// Chords with overtones that change and die away.
+/// Chords with overtones that change and fade.
 const CHORDS: &str = "aevalsrc=exprs='(sin(2*PI*t*110*pow(2\\,mod(floor(t*2)\\,9)/12))+0.6*sin(4*PI*t*110*pow(2\\,mod(floor(t*2)\\,9)/12))+0.5*sin(2*PI*t*165*pow(2\\,mod(floor(t*1.5)\\,7)/12))+0.4*sin(6*PI*t*131*pow(2\\,mod(floor(t)\\,5)/12)))*0.2*exp(-1.5*mod(t\\,0.5))|(sin(2*PI*t*220*pow(2\\,mod(floor(t*4)\\,11)/12))+0.5*sin(6*PI*t*98*pow(2\\,mod(floor(t*2)\\,8)/12)))*0.2':d=12:s=44100";
 /// Two voices of pure tones, far apart in the end.
 const TONES: &str =
@@ -14,7 +14,7 @@ const TONES: &str =
 const SWEEP: &str = "aevalsrc=exprs='sin(2*PI*t*(40+9000*mod(t\\,3)))*0.5':d=12:s=48000";
 const NOISE: &str = "anoisesrc=color=pink:seed=7:amplitude=0.5:duration=12:sample_rate=44100";
 
-/// What a band might sound like to an ear that counts: chords over noise.
+/// Similar to a band: chords over noise.
 fn band() -> String {
     format!(
         "{CHORDS},aformat=channel_layouts=stereo[tones];{NOISE},aformat=channel_layouts=stereo[noise];[tones][noise]amix=inputs=2"
@@ -148,7 +148,7 @@ fn silence_that_only_a_tag_declares_is_left_out() {
 }
 
 #[test]
-fn broken_mp4_files_say_nothing_of_their_lead_or_something() {
+fn broken_mp4_files_have_no_lead_or_some_lead_but_cause_no_panic() {
     use std::io::Write as _;
     let folder = tempfile::tempdir().unwrap();
     let path = make(folder.path(), "sine=duration=0.2", "a.m4a", &["-c:a", "aac"]);
@@ -166,7 +166,7 @@ fn broken_mp4_files_say_nothing_of_their_lead_or_something() {
 }
 
 #[test]
-fn what_we_cannot_decode_is_left_to_fpcalc() {
+fn formats_that_cannot_be_decoded_are_left_to_fpcalc() {
     let folder = tempfile::tempdir().unwrap();
     let path = make(folder.path(), &band(), "a.opus", &["-c:a", "libopus", "-ar", "48000"]);
     let open = || File::open(&path).unwrap();

@@ -1,4 +1,4 @@
-//! From a path back to the values that stand in it.
+//! From a path back to its values.
 
 use toolyard_tool::ToolError;
 
@@ -6,11 +6,11 @@ use super::parse::wrong;
 use super::render::Values;
 use super::{Piece, Placeholder, Template};
 
-/// So many attempts at one name; what does not fit by then does not fit.
+/// The most attempts at one name; a name that does not match by then does not match.
 const MOST_STEPS: usize = 20_000;
 
 impl Template {
-    /// That every path fits in one way at most: something must stand between two placeholders.
+    /// Ensures that every path matches in at most one way: there must be text between two placeholders.
     pub(crate) fn check_reversible(&self) -> Result<(), ToolError> {
         for part in &self.parts {
             let is_unclear = part.windows(2).any(|two| matches!(two, [Piece::Field(_), Piece::Field(_)]));
@@ -23,7 +23,7 @@ impl Template {
         Ok(())
     }
 
-    /// The values in a path, if it fits. The path has no ending unless the template names it.
+    /// The values in a path, if it matches. The path has no extension unless the template names it.
     pub(crate) fn fit(&self, names: &[&str]) -> Option<Values> {
         if names.len() != self.parts.len() {
             return None;

@@ -14,7 +14,7 @@ const LONGEST_NAME: usize = 255;
 pub(crate) type Values = BTreeMap<String, String>;
 
 impl Template {
-    /// The path for these values. With `sanitise`, what a value holds that no name should hold is replaced.
+    /// The path for these values. With `sanitise`, characters that do not belong in a name are replaced.
     pub(crate) fn render(&self, values: &Values, sanitise: bool) -> Result<String, ToolError> {
         let parts: Result<Vec<String>, ToolError> =
             self.parts.iter().map(|part| render_part(part, values, sanitise)).collect();
@@ -56,7 +56,7 @@ fn value(field: &Placeholder, values: &Values, sanitise: bool) -> Result<String,
     }
 }
 
-/// A value as it may stand in a name: `AC/DC` is `AC-DC`.
+/// A value as part of a name: `AC/DC` becomes `AC-DC`.
 pub(crate) fn sanitised(text: &str) -> String {
     let replaced: String =
         text.chars().map(|c| if c.is_control() || r#"/\:*?"<>|"#.contains(c) { '-' } else { c }).collect();

@@ -78,7 +78,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn what_is_rendered_fits_again(artist in word(), album in word(), year in 1_u32..9999, track in 0_u32..1000, title in word()) {
+    fn a_rendered_path_matches_its_template(artist in word(), album in word(), year in 1_u32..9999, track in 0_u32..1000, title in word()) {
         let template = Template::parse("{artist}/{album} ({year})/{track:02d} - {title}").unwrap();
         let given = values(&[
             ("artist", &artist), ("album", &album), ("year", &year.to_string()),
@@ -90,7 +90,7 @@ proptest! {
     }
 
     #[test]
-    fn whatever_fits_renders_to_the_same_path(artist in "\\PC{1,30}", title in "\\PC{1,30}") {
+    fn a_path_that_matches_renders_to_itself(artist in "\\PC{1,30}", title in "\\PC{1,30}") {
         let template = Template::parse("{artist} - {title}").unwrap();
         if let Ok(path) = template.render(&values(&[("artist", &artist), ("title", &title)]), true) {
             let again = template.fit(&[&path]).map(|values| template.render(&values, true).unwrap());

@@ -13,7 +13,7 @@ use super::OpKind;
 use crate::library::{Library, OWN_FOLDER};
 use crate::trouble::JailResult as _;
 
-/// Older plans can no longer be undone: what they keep needs space.
+/// Older plans can no longer be undone: their files need space.
 const MOST_PLANS: usize = 20;
 const FOLDER: &str = "plans";
 const FILE: &str = "journal";
@@ -32,14 +32,14 @@ pub(crate) enum Line {
         kind: OpKind,
         undo: Undo,
     },
-    /// Done; how the file looks now that it was written into.
+    /// Done; the state of the file after it was written.
     Done {
         index: usize,
         after: Option<Stamp>,
     },
 }
 
-/// How to take a change back.
+/// How to undo a change.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Undo {
@@ -60,7 +60,7 @@ pub(crate) enum Undo {
     Content { path: String },
 }
 
-/// How a file looked when it had been written.
+/// The state of a file after it was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub(crate) struct Stamp {
     identity: (u64, u64),
@@ -69,8 +69,8 @@ pub(crate) struct Stamp {
 }
 
 impl Stamp {
-    /// Whether this is what was left there. A file that was moved to another file system and back is another file with
-    /// the same content, and a folder is changed by what happens in it.
+    /// Whether this is what the plan left there. A file that was moved to another file system and back is another file
+    /// with the same content, and a folder changes with its content.
     pub(crate) fn is_of(self, look: Look) -> bool {
         let now = Self::from(look);
         match look.kind {
@@ -173,7 +173,7 @@ impl Record {
         kept(&self.folder, index)
     }
 
-    /// Everything undone: there is nothing to keep.
+    /// Everything is undone: nothing needs to be kept.
     pub(crate) fn forget(&self, library: &Library) -> Result<(), ToolError> {
         library.jail.remove_tree(&self.folder, &mut || true).tool_error().map(drop)
     }
@@ -201,7 +201,7 @@ fn ids(entries: &[toolyard_jail::Entry]) -> Vec<String> {
 fn read(library: &Library, plans: &Inside, id: String) -> Result<Option<Record>, ToolError> {
     let folder = plans.join(&id).tool_error()?;
     let file = match library.jail.open(&folder.join(FILE).tool_error()?) {
-        // Killed before the first line.
+        // The process was killed before the first line.
         Err(JailError::Missing { .. }) => return Ok(None),
         file => file.tool_error()?,
     };

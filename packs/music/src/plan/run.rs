@@ -19,7 +19,7 @@ pub(crate) struct Runner<'a> {
 }
 
 impl Runner<'_> {
-    /// Does one operation. What was done, in words.
+    /// Carries out one operation. Returns what was done, in words.
     pub(crate) fn run(&mut self, index: usize, operation: &Operation) -> Result<String, ToolError> {
         match operation {
             Operation::Mkdir(wish) => {
@@ -98,7 +98,7 @@ impl Runner<'_> {
         let context = self.context;
         let strategy =
             relocate(&self.library.jail, &from, &to, existing(wish.overwrite), &|| !context.is_cancelled())?;
-        // What was copied is another file.
+        // A copy is another file.
         let after = match strategy {
             Strategy::Rename => None,
             Strategy::CopyThenDelete => Some(self.library.jail.look(&to).tool_error()?.into()),
@@ -115,7 +115,7 @@ impl Runner<'_> {
         rewrite: impl FnOnce(&Library, &Context) -> Result<T, ToolError>,
     ) -> Result<T, ToolError> {
         let _locked = self.library.lock(self.context, &[path])?;
-        // Only files have an old content to keep.
+        // Only files have old content to keep.
         self.library.jail.open(path).tool_error()?;
         self.begin(index, operation, Undo::Content { path: path.to_string() })?;
         self.journal.keep(self.library, self.context, index, path)?;

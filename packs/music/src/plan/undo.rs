@@ -23,7 +23,7 @@ pub(crate) enum Outcome {
     Conflict,
 }
 
-/// What became of one operation.
+/// The outcome of one operation.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct Undone {
     pub(crate) op_index: usize,
@@ -80,7 +80,7 @@ fn take_back(library: &Library, record: &Record, begun: &Begun, force: bool) -> 
     }
 }
 
-/// Folders that are still empty go; others have found a use.
+/// Folders that are still empty are removed; others are used by now.
 fn remove_folders(library: &Library, folders: &[String]) -> Taken {
     let mut removed = 0;
     for folder in folders.iter().rev() {
@@ -94,7 +94,7 @@ fn remove_folders(library: &Library, folders: &[String]) -> Taken {
     Ok((status, format!("removed {}", crate::tools::count(removed, "folder"))))
 }
 
-/// What a writer left that was killed does not make a folder worth keeping.
+/// A leftover of a killed writer does not keep a folder.
 fn remove_folder(jail: &Jail, folder: &Inside) -> Result<(), JailError> {
     match jail.remove_folder(folder) {
         Err(JailError::NotEmpty { .. }) => {
@@ -152,7 +152,7 @@ impl Moved {
                     ),
                 ));
             }
-            // Never moved, or back already.
+            // It was never moved, or is back already.
             self.put_back_replaced(library)?;
             return Ok((Outcome::NothingToDo, format!("{from} is where it was")));
         }
@@ -186,7 +186,7 @@ impl Moved {
         let jail = &library.jail;
         let Some(old) = jail.look_if_any(kept).tool_error()? else { return Ok(()) };
         if let Some(here) = jail.look_if_any(&self.to).tool_error()? {
-            // Still there: then what is kept is its second name.
+            // The file is still there: then the kept file is its second name.
             if here.identity == old.identity {
                 return jail.remove_file(kept).tool_error();
             }

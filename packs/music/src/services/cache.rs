@@ -1,5 +1,5 @@
-//! Answers that are kept for a while, in one SQLite file that several processes may share. Without a place for
-//! it, every request goes to the service.
+//! Answers that are cached for a while, in one SQLite file that several processes may share. Without a file,
+//! every request goes to the service.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_kept_is_there_until_its_time_is_over() {
+    fn cached_answers_are_there_until_they_expire() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a/b/music.sqlite");
         let cache = Cache::new(Some(path.clone()));
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_place_nothing_is_kept_and_nothing_fails() {
+    fn without_a_file_nothing_is_cached_and_nothing_fails() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("file"), "").unwrap();
         let cache = Cache::new(Some(folder.path().join("file/music.sqlite")));

@@ -13,7 +13,7 @@ use crate::config::Config;
 
 const GAP: Duration = Duration::from_millis(1050);
 const ATTEMPTS: u32 = 3;
-/// A service that wants to be left alone for longer is not waited for.
+/// A service that asks for a longer pause is not waited for.
 const LONGEST_HOLD: Duration = Duration::from_secs(20);
 const MOST_BYTES: usize = 16 * 1024 * 1024;
 const DAY: Duration = Duration::from_hours(24);
@@ -92,7 +92,7 @@ impl MusicBrainz {
             match reply.status.as_u16() {
                 200 => return Ok(reply.body.to_vec()),
                 404 => {
-                    return Err(ToolError::not_found("MusicBrainz knows nothing of that id")
+                    return Err(ToolError::not_found("MusicBrainz has no entry with that id")
                         .hint("search for it by name"));
                 }
                 400 => return Err(refused(&reply.body)),
@@ -128,7 +128,7 @@ fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }
 
-/// A query in plain words, for one field: what has a meaning in Lucene is escaped.
+/// A query in plain words, for one field: Lucene syntax is escaped.
 pub(crate) fn lucene(field: &str, words: &str) -> String {
     let mut escaped = String::new();
     for c in words.chars() {

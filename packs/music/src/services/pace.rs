@@ -29,7 +29,7 @@ impl Pace {
         sleep_until(at).await;
     }
 
-    /// A request has been answered. It may have taken its time to get there, and the service counts from then.
+    /// A request has been answered. It may have been slow to arrive, and the service counts from its arrival.
     pub(crate) fn answered(&self) {
         self.hold(self.gap);
     }
@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_request_that_was_long_on_its_way_has_its_distance_too() {
+    async fn the_pace_counts_from_the_answer_of_a_slow_request() {
         let pace = Pace::new(Duration::from_secs(1));
         pace.turn().await;
         let start = Instant::now();

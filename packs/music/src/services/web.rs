@@ -27,18 +27,18 @@ pub(crate) struct Web {
     client: Arc<OnceLock<Connection>>,
 }
 
-/// What came back.
+/// The response.
 #[derive(Debug)]
 pub(crate) struct Reply {
     pub(crate) status: StatusCode,
     headers: HeaderMap,
     pub(crate) body: Bytes,
-    /// Where it came from in the end.
+    /// The final URL after redirects.
     pub(crate) url: String,
 }
 
 impl Reply {
-    /// How long the service asks to be left alone.
+    /// How long the service asks to wait.
     pub(crate) fn retry_after(&self) -> Option<Duration> {
         let seconds = self.headers.get(RETRY_AFTER)?.to_str().ok()?.trim().parse().ok()?;
         Some(Duration::from_secs(seconds))
@@ -54,7 +54,7 @@ impl Web {
     pub(crate) fn new(contact: Option<&str>) -> Self {
         let about = contact.map(|contact| format!(" ( {contact} )")).unwrap_or_default();
         let agent = format!("Toolyard-Music/{}{about}", env!("CARGO_PKG_VERSION"));
-        // What cannot stand in a header is left out.
+        // Characters that are invalid in a header are left out.
         let agent: String = agent.chars().filter(|c| c.is_ascii_graphic() || *c == ' ').collect();
         Self { agent: agent.into(), client: Arc::default() }
     }
@@ -138,7 +138,7 @@ fn unreachable(url: &str, error: &(dyn std::error::Error + 'static)) -> ToolErro
         .hint("check the connection to the internet, and the URLs in [packs.music]")
 }
 
-/// Where a redirect leads. Never from a safe connection to an open one.
+/// The target of a redirect. Never from HTTPS to HTTP.
 fn redirected(from: &str, target: &str) -> Result<String, ToolError> {
     let base: Uri = from.parse()?;
     let to = match (target.starts_with("//"), target.starts_with('/')) {

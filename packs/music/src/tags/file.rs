@@ -1,4 +1,4 @@
-//! Opening an audio file with its tags: the content decides what it is, and its name only where that leaves
+//! Opens an audio file with its tags: the content decides its format, and its name only in case of
 //! doubt.
 
 use std::io::{BufReader, Read, Seek};
@@ -17,7 +17,7 @@ pub(crate) struct Parts {
 }
 
 pub(crate) fn open<F: Read + Seek>(file: &mut F, name: &str, parts: Parts) -> Result<TaggedFile, ToolError> {
-    // A parser that meets a file which is broken in a new way should not end a scan of thousands.
+    // A parser that panics on a broken file should not end a scan of thousands.
     std::panic::catch_unwind(AssertUnwindSafe(|| parse(file, name, parts)))
         .unwrap_or_else(|_| Err(not_readable(name, "its parser failed")))
 }

@@ -100,7 +100,7 @@ pub(crate) fn has_types(kind: TagType) -> bool {
     kind != TagType::Mp4Ilst
 }
 
-/// A picture from bytes, which must be what they say they are.
+/// A picture from bytes, which must match their declared type.
 pub(crate) fn make(
     bytes: Vec<u8>,
     shows: Shows,

@@ -52,7 +52,7 @@ pub(crate) struct Properties {
     pub(crate) bit_depth: Option<u8>,
 }
 
-/// Reads what was asked for. `shown` is what the file is called in the answer.
+/// Reads the requested parts. `shown` is the file's name in the answer.
 pub(crate) fn read(
     file: &mut File,
     name: &str,
@@ -90,7 +90,7 @@ fn metadata(audio: &TaggedFile) -> Option<Metadata> {
     (total_tags > 0).then_some(Metadata { tags: values, total_tags })
 }
 
-/// The format's own tag first; the others fill in what it does not say.
+/// The format's own tag first; the others fill in what it lacks.
 fn in_order(audio: &TaggedFile) -> Vec<&Tag> {
     let own = audio.primary_tag_type();
     let mut tags: Vec<&Tag> = audio.tags().iter().collect();

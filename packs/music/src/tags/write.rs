@@ -20,7 +20,7 @@ const NAMELESS: &str = "";
 /// What was changed: the field, and its new value, or nothing for a field that was deleted.
 pub(crate) type Changed = BTreeMap<String, Option<String>>;
 
-/// What no schema can say of a change.
+/// Checks of a change that no schema can express.
 pub(crate) fn check(change: &TagChange, problems: &mut Problems) {
     for name in &change.remove {
         if field(name).is_none() {
@@ -114,7 +114,7 @@ pub(crate) fn ensure_tag(audio: &mut TaggedFile, kind: TagType) -> Result<(), To
     Ok(())
 }
 
-/// Sets a field. Whether the format has it.
+/// Sets a field. Returns whether the format has it.
 fn put(tag: &mut Tag, key: ItemKey, text: &str) -> bool {
     remove(tag, key);
     let alternatives: &[ItemKey] = match key {

@@ -131,7 +131,7 @@ fn fields(template: &Template, wanted: Option<&[String]>) -> Result<Vec<String>,
         template.field_names().filter(|name| field(name).is_some()).map(ToOwned::to_owned).collect();
     let Some(wanted) = wanted else { return Ok(known) };
     match wanted.iter().find(|name| !known.contains(name)) {
-        Some(name) => Err(ToolError::new(format!("`{name}` does not stand in the template"))
+        Some(name) => Err(ToolError::new(format!("`{name}` is not in the template"))
             .hint(format!("these can be compared: {}", known.join(", ")))),
         None => Ok(wanted.to_vec()),
     }

@@ -142,8 +142,8 @@ fn text(results: &[OpResult], plan_id: Option<&str>) -> String {
         None => format!("dry run: {}, {failed} would fail", count(results.len(), "operation")),
     };
     results.iter().fold(head, |text, result| {
-        let printed = result.error.as_ref().or(result.detail.as_ref()).map_or("not tried", String::as_str);
-        format!("{text}\n{}. {printed}", result.op_index)
+        let outcome = result.error.as_ref().or(result.detail.as_ref()).map_or("not tried", String::as_str);
+        format!("{text}\n{}. {outcome}", result.op_index)
     })
 }
 

@@ -87,8 +87,8 @@ async fn nothing_is_replaced_unless_asked_and_the_root_stays() {
     }
     let before = tree(&music.root());
     let mut check = async |tool: &str, arguments: Value, words: &str| {
-        let printed = music.failure(tool, arguments).await;
-        assert!(printed.contains(words), "{printed}");
+        let message = music.failure(tool, arguments).await;
+        assert!(message.contains(words), "{message}");
         assert_eq!(tree(&music.root()), before);
     };
     check("fs_rename", json!({ "from": "a", "to": "b" }), "exists already").await;

@@ -115,7 +115,7 @@ fn there() -> Vec<Line> {
     let busy = || vec![Answer::status(503, "retry-after: 3600\r\n")];
     let refused = |code: u32| body(400, &format!(r#"{{"error":{{"code":{code},"message":"no"}}}}"#));
     vec![
-        ("mb_artist_search", search(ID), body(404, ""), "knows nothing of that id", "search for it by name"),
+        ("mb_artist_search", search(ID), body(404, ""), "has no entry with that id", "search for it by name"),
         ("mb_artist_search", search("b"), body(400, "{}"), "does not understand", "check the Lucene syntax"),
         ("mb_artist_search", search("c"), busy(), "HTTP status 503", "try again in"),
         ("mb_artist_search", search("d"), body(200, "<html>"), "not JSON", "check `musicbrainz_url`"),
@@ -135,10 +135,10 @@ async fn check(music: &mut Music, mock: &Mock, line: Line) {
     for answer in answers {
         mock.answer(answer);
     }
-    let printed = music.failure(tool, arguments.clone()).await;
+    let text = music.failure(tool, arguments.clone()).await;
     let (message, hint) =
-        printed.split_once("\nHint: ").unwrap_or_else(|| panic!("{tool} {arguments}: no hint: {printed}"));
-    assert!(message.contains(what) && hint.contains(then), "{tool} {arguments}: {printed}");
+        text.split_once("\nHint: ").unwrap_or_else(|| panic!("{tool} {arguments}: no hint: {text}"));
+    assert!(message.contains(what) && hint.contains(then), "{tool} {arguments}: {text}");
 }
 
 #[tokio::test]
@@ -161,7 +161,7 @@ async fn every_failure_has_a_hint() {
 }
 
 #[tokio::test]
-async fn services_that_are_not_there_and_keys_that_are_missing_say_what_to_do() {
+async fn unreachable_services_and_missing_keys_have_a_hint() {
     let mock = Mock::new([]).await;
     let nowhere = "http://127.0.0.1:1";
     let keys = json!({ "musicbrainz_url": nowhere, "coverart_url": nowhere, "cache": "/dev/null/none" });

@@ -6,7 +6,7 @@ use crate::audio;
 use crate::client::Music;
 
 #[tokio::test]
-async fn resources_tell_of_the_library_and_its_files() {
+async fn resources_describe_the_library_and_its_files() {
     let mut music = Music::with(json!({ "acoustid_key": "very-secret" })).await;
     audio::put(&music.root().join("a/b.mp3"));
     music.call("write_metadata", json!({ "path": "a/b.mp3", "title": "B" })).await;
@@ -48,19 +48,19 @@ async fn every_property_of_every_tool_has_a_schema_that_is_an_object() {
 async fn no_tool_has_conditions_at_the_top_of_its_schema_that_are_refused_there() {
     let mut music = Music::new().await;
     let listed = music.request("tools/list", json!({})).await;
-    let mut reported = Vec::new();
+    let mut descriptions = Vec::new();
     for tool in listed["tools"].as_array().unwrap() {
         let schema = tool["inputSchema"].as_object().unwrap();
         for name in ["oneOf", "anyOf", "allOf", "not", "enum"] {
             assert!(!schema.contains_key(name), "{} has {name}: {schema:?}", tool["name"]);
         }
-        reported.extend(schema.get("description").and_then(|text| text.as_str()));
+        descriptions.extend(schema.get("description").and_then(|text| text.as_str()));
     }
     for words in [
         "`year` and `date` must not be given together.",
         "Give one of `image_path` or `image_bytes_base64`, and only one.",
     ] {
-        assert!(reported.iter().any(|text| text.contains(words)), "{words} {reported:?}");
+        assert!(descriptions.iter().any(|text| text.contains(words)), "{words} {descriptions:?}");
     }
 }
 

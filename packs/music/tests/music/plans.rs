@@ -97,7 +97,7 @@ async fn a_failure_stops_the_rest_only_if_wished() {
 }
 
 #[tokio::test]
-async fn what_was_changed_since_is_left_alone() {
+async fn undo_leaves_later_changes_alone() {
     let mut music = library().await;
     let operations = json!([
         { "op": "write_metadata", "path": "one.mp3", "title": "One" },
@@ -118,7 +118,7 @@ async fn what_was_changed_since_is_left_alone() {
 }
 
 #[tokio::test]
-async fn what_a_move_replaced_comes_back() {
+async fn undo_restores_a_file_that_a_move_replaced() {
     let mut music = library().await;
     fs::write(music.root().join("old.mp3"), "old").unwrap();
     let before = tree(&music.root());

@@ -232,7 +232,7 @@ async fn a_busy_service_is_retried_after_the_time_it_names_and_failures_are_not_
     let busy = music.failure("mb_artist_search", search("b")).await;
     assert!(busy.contains("503") && busy.contains("Hint: it is busy"), "{busy}");
     let unknown = music.failure("mb_artist_search", search(ID)).await;
-    assert!(unknown.contains("knows nothing of that id"), "{unknown}");
+    assert!(unknown.contains("has no entry with that id"), "{unknown}");
     let wrong = music
         .failure("mb_artist_search", json!({ "search_type": "artist", "raw_lucene_query": "a:(" }))
         .await;

@@ -144,11 +144,11 @@ async fn a_busy_service_is_asked_three_times_and_a_wrong_key_once() {
 }
 
 #[tokio::test]
-async fn without_a_key_nothing_is_asked() {
+async fn without_a_key_no_request_is_sent() {
     let mock = Mock::new([]).await;
     let mut music = music(&mock, "").await;
-    let printed = music.failure("mb_identify_record", json!({ "file_path": "a.wav" })).await;
-    assert!(printed.contains("none is configured\nHint: register an application"), "{printed}");
+    let message = music.failure("mb_identify_record", json!({ "file_path": "a.wav" })).await;
+    assert!(message.contains("none is configured\nHint: register an application"), "{message}");
     assert!(mock.asked().is_empty());
 }
 

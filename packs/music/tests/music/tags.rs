@@ -78,7 +78,7 @@ fn samples(path: &std::path::Path) -> String {
 }
 
 #[tokio::test]
-async fn others_read_what_we_write() {
+async fn other_programs_read_the_tags_we_write() {
     let mut music = Music::new().await;
     for format in ["mp3", "flac", "ogg", "opus", "m4a"] {
         let name = format!("a.{format}");
@@ -207,8 +207,8 @@ async fn only_pictures_that_players_show_are_taken() {
     fs::write(music.root().join("big.png"), [PNG, &vec![0; 10 * 1024 * 1024]].concat()).unwrap();
     let mut check = async |arguments: Value, words: &str| {
         let before = fs::read(music.root().join("a.flac")).unwrap();
-        let printed = music.failure("embed_cover", arguments).await;
-        assert!(printed.contains(words), "{printed}");
+        let message = music.failure("embed_cover", arguments).await;
+        assert!(message.contains(words), "{message}");
         assert_eq!(fs::read(music.root().join("a.flac")).unwrap(), before);
     };
     check(json!({ "path": "a.flac", "image_path": "a.gif" }), "neither JPEG nor PNG").await;
@@ -223,13 +223,13 @@ async fn only_pictures_that_players_show_are_taken() {
 }
 
 #[tokio::test]
-async fn what_is_no_audio_is_refused_and_stays_as_it_is() {
+async fn a_file_that_is_no_audio_is_refused_and_unchanged() {
     let mut music = Music::new().await;
     fs::write(music.root().join("a.mp3"), "not music").unwrap();
     fs::write(music.root().join("a.txt"), "not music").unwrap();
     for name in ["a.mp3", "a.txt"] {
-        let printed = music.failure("write_metadata", json!({ "path": name, "title": "T" })).await;
-        assert!(printed.contains("cannot be read as audio") && printed.contains("Hint: "), "{printed}");
+        let message = music.failure("write_metadata", json!({ "path": name, "title": "T" })).await;
+        assert!(message.contains("cannot be read as audio") && message.contains("Hint: "), "{message}");
         assert_eq!(fs::read(music.root().join(name)).unwrap(), b"not music");
     }
 }

@@ -48,18 +48,18 @@ async fn tools(music: &mut Music) -> Vec<(String, Vec<String>, Vec<String>)> {
 }
 
 #[tokio::test]
-async fn what_is_missing_or_of_the_wrong_kind_is_named() {
+async fn missing_fields_and_wrong_types_are_named() {
     let mut music = library().await;
     for (tool, names, required) in tools(&mut music).await {
         for name in required {
-            let printed = music.failure(&tool, json!({})).await;
-            assert!(printed.contains(&format!("`{name}`")), "{tool} without `{name}`: {printed}");
+            let message = music.failure(&tool, json!({})).await;
+            assert!(message.contains(&format!("`{name}`")), "{tool} without `{name}`: {message}");
         }
         for name in names {
-            let printed = music.failure(&tool, json!({ (name.clone()): { "no": [] } })).await;
+            let message = music.failure(&tool, json!({ (name.clone()): { "no": [] } })).await;
             assert!(
-                printed.contains(&name) || tool == "manifest_write" || tool == "apply_naming_scheme",
-                "{tool}, `{name}`: {printed}"
+                message.contains(&name) || tool == "manifest_write" || tool == "apply_naming_scheme",
+                "{tool}, `{name}`: {message}"
             );
         }
     }
@@ -71,7 +71,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 40, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn whatever_it_is_called_with_every_tool_answers(
+    fn every_tool_answers_any_arguments_without_a_panic(
         values in prop::collection::vec((any::<prop::sample::Index>(), prop::collection::vec(value(), 6)), 1..20),
     ) {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
@@ -85,9 +85,9 @@ proptest! {
                 let sent = json!({ "name": tool, "arguments": arguments });
                 let id = music.send("tools/call", sent.clone()).await;
                 let answer = music.message(id).await;
-                let printed = answer.to_string();
-                assert!(!printed.contains("panicked"), "{sent}: {printed}");
-                assert!(!answer["result"].is_null() || answer["error"]["code"] == -32602, "{sent}: {printed}");
+                let message = answer.to_string();
+                assert!(!message.contains("panicked"), "{sent}: {message}");
+                assert!(!answer["result"].is_null() || answer["error"]["code"] == -32602, "{sent}: {message}");
             }
         });
     }

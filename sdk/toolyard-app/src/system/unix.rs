@@ -7,17 +7,17 @@ use std::path::{Path, PathBuf};
 
 use super::absolute;
 
-/// Where programs put what is of use while they run.
+/// The folder for files that are needed only while programs run.
 pub(crate) fn runtime_folder() -> PathBuf {
     absolute("XDG_RUNTIME_DIR").or_else(|| absolute("TMPDIR")).unwrap_or_else(|| "/tmp".into())
 }
 
-/// With all above it.
+/// Makes a folder with all its parents.
 pub(crate) fn create_folder(folder: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(folder)
 }
 
-/// A file that is made by this is its owner's only.
+/// A new file that only its owner can read.
 pub(crate) fn private(options: &mut OpenOptions) -> &mut OpenOptions {
     options.mode(0o600)
 }

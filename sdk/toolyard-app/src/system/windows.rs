@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 
 use super::absolute;
 
-/// Where programs put what is of use while they run.
+/// The folder for files that are needed only while programs run.
 pub(crate) fn runtime_folder() -> PathBuf {
     absolute("XDG_RUNTIME_DIR").or_else(|| absolute("LOCALAPPDATA")).unwrap_or_else(std::env::temp_dir)
 }
 
-/// With all above it.
+/// Makes a folder with all its parents.
 pub(crate) fn create_folder(folder: &Path) -> io::Result<()> {
     fs::create_dir_all(folder)
 }

@@ -135,7 +135,7 @@ struct Collections {
     unique: Option<HashSet<u8>>,
 }
 
-/// Everything that fields can say about each other.
+/// All relations between fields.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[schemars(extend(
     "dependentRequired" = { "to": ["from"] },
@@ -168,7 +168,7 @@ struct Related {
 
 proptest! {
     #[test]
-    fn what_clients_may_send_is_read_and_nothing_else(choices in prop::collection::vec(any::<u8>(), 0..120)) {
+    fn the_schema_and_serde_accept_the_same_values(choices in prop::collection::vec(any::<u8>(), 0..120)) {
         check::<Scalars>(&choices);
         check::<Forms>(&choices);
         check::<Collections>(&choices);

@@ -29,7 +29,7 @@ struct Bounded {
 }
 
 #[test]
-fn only_what_serde_checks_as_well_is_plain() {
+fn only_schemas_that_serde_checks_as_well_are_plain() {
     assert!(Reader::<Simple>::new("t", None).is_plain);
     assert!(!Reader::<Simple>::new("t", Some(|_, _| {})).is_plain);
     assert!(!Reader::<Outer>::new("t", None).is_plain);
@@ -129,7 +129,7 @@ fn limits_are_published_unless_they_are_out_of_reach() {
 }
 
 #[test]
-fn the_short_way_gives_what_the_long_way_gives() {
+fn the_fast_path_reads_the_same_as_the_full_check() {
     let short = Reader::<Simple>::new("t", None);
     let long = Reader { is_plain: false, ..Reader::<Simple>::new("t", None) };
     for arguments in [
@@ -201,7 +201,7 @@ struct Nodes {
 }
 
 #[test]
-fn what_can_be_read_in_too_many_ways_is_not_read_at_all() {
+fn arguments_that_exceed_the_budget_are_refused() {
     let reader = Reader::<Nodes>::new("t", None);
     let nodes = |levels: usize| {
         let node = (0..levels).fold(json!({ "two": 2 }), |inner, _| json!({ "two": 2, "next": inner }));
@@ -212,6 +212,6 @@ fn what_can_be_read_in_too_many_ways_is_not_read_at_all() {
     assert_eq!(error.message(), "The arguments can be read in too many ways to be checked.");
     let message_of: Vec<String> =
         reader.problems(nodes(100)).into_wrongs().iter().map(ToString::to_string).collect();
-    assert_eq!(message_of, ["these can be read in too many ways to be checked: nest less"]);
+    assert_eq!(message_of, ["these can be read in too many ways to be checked: use fewer levels"]);
     assert!(reader.read_config(nodes(100)).is_err());
 }

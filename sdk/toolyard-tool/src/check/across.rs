@@ -1,8 +1,8 @@
-//! What fields say about each other: which need one another, which exclude one another, and what follows from
-//! what. Schemars writes none of this by itself; it comes from `extend` on the struct.
+//! Relations between fields: which need one another, which exclude one another, and what follows from what. Schemars
+//! writes none of this by itself; it comes from `extend` on the struct.
 //!
-//! To an optional field `null` means the same as nothing, and many clients send every field. So here, and in the
-//! forms of an object, it counts as not given, though to the letter of JSON Schema it is.
+//! For an optional field, `null` means that it is absent, and many clients send every field. So here, and in the forms of
+//! an object, null counts as not given, unlike in JSON Schema.
 
 use serde_json::{Map, Value};
 

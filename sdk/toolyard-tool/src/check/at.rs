@@ -1,4 +1,4 @@
-//! Where in the value we are, and how many looks are left.
+//! The position in the value, and the remaining budget of comparisons.
 
 use std::cell::Cell;
 
@@ -7,19 +7,19 @@ use serde_json::Value;
 use super::words;
 use crate::{Problems, ToolError};
 
-/// Schemas that lead to schemas, all of one value, end here.
+/// The limit of nested schemas for one value.
 const DEEPEST: usize = 64;
-/// Looks for even the smallest value.
+/// The budget for even the smallest value.
 const LOOKS: usize = 10_000;
-/// Looks for each part of a value, whatever the schema: a million parts should not take minutes.
+/// The budget for each part of a value, whatever the schema: a million parts should not take minutes.
 const MOST_PER_PART: usize = 512;
 
-/// Where in the value we are.
+/// The position in the value.
 pub(crate) struct At<'a> {
     parent: Option<&'a At<'a>>,
     step: Step<'a>,
     depth: usize,
-    /// Fields here that are null, which means the same as that they are not given.
+    /// Null fields of this object, which count as not given.
     absent: &'a [&'a str],
     budget: &'a Budget,
 }
@@ -41,7 +41,7 @@ impl<'a> At<'a> {
         Self { step: Step::Same, depth: self.depth + 1, parent: Some(self), ..*self }
     }
 
-    /// The same place with some fields taken for not given.
+    /// The same position with some fields counted as not given.
     pub(super) fn without(&'a self, absent: &'a [&'a str]) -> At<'a> {
         Self { step: Step::Same, parent: Some(self), absent, ..*self }
     }
@@ -71,7 +71,7 @@ impl<'a> At<'a> {
         self.budget
     }
 
-    /// Whether `value` may be looked at once more.
+    /// Whether the budget allows another look at `value`.
     pub(super) fn may_look(&self, value: &Value) -> bool {
         if self.depth > DEEPEST {
             self.budget.spend_all();
@@ -79,7 +79,7 @@ impl<'a> At<'a> {
         self.budget.spend(1 + value.as_object().map_or(0, serde_json::Map::len))
     }
 
-    /// As a model would write it: `filter.tags[2]`; empty for the whole.
+    /// The path as a model would write it: `filter.tags[2]`; empty for the whole value.
     pub(super) fn path(&self) -> String {
         let mut path = self.parent.map(At::path).unwrap_or_default();
         match self.step {
@@ -97,7 +97,7 @@ impl<'a> At<'a> {
         self.blame_or(problems, what, || format!("the whole {what}"));
     }
 
-    /// The same, with words of their own for the whole, which has no name.
+    /// The same, with another message for the whole value, which has no name.
     pub(super) fn blame_or(&self, problems: &mut Problems, what: &str, whole: impl FnOnce() -> String) {
         match self.path() {
             path if path.is_empty() => problems.add_general(whole()),
@@ -111,13 +111,13 @@ impl<'a> At<'a> {
 pub(crate) struct Budget(Cell<usize>);
 
 impl Budget {
-    /// Enough for any value that is not made to take long: every schema may see every part several times.
+    /// Enough for any value that is not crafted to take long: every schema may see every part several times.
     pub(super) fn new(schemas: usize, value: &Value) -> Self {
         let each = (16 + 4 * schemas).min(MOST_PER_PART);
         Self(Cell::new(parts(value).saturating_mul(each).saturating_add(LOOKS)))
     }
 
-    /// Takes so many looks; whether there were as many.
+    /// Takes so much from the budget; returns whether there was enough.
     pub(super) fn spend(&self, looks: usize) -> bool {
         self.0.set(self.0.get().saturating_sub(looks));
         self.0.get() > 0
@@ -141,20 +141,20 @@ pub(super) fn parts(value: &Value) -> usize {
     }
 }
 
-/// It would take too long to find out whether a value fits; reading it would take as long.
+/// The budget is used up: whether a value fits is not known, and deserializing it would take as long.
 #[derive(Debug)]
 pub(crate) struct TooManyWays;
 
 impl From<TooManyWays> for Problems {
     fn from(_: TooManyWays) -> Self {
         let mut problems = Self::default();
-        problems.add_general("these can be read in too many ways to be checked: nest less");
+        problems.add_general("these can be read in too many ways to be checked: use fewer levels");
         problems
     }
 }
 
 impl From<TooManyWays> for ToolError {
     fn from(_: TooManyWays) -> Self {
-        Self::invalid("The arguments can be read in too many ways to be checked.").hint("nest less")
+        Self::invalid("The arguments can be read in too many ways to be checked.").hint("use fewer levels")
     }
 }

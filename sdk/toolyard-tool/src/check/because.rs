@@ -1,4 +1,4 @@
-//! Why something is asked for: conditions in words, as far as they are simple.
+//! The reason of a condition in words, as far as the condition is simple.
 
 use serde_json::{Map, Value};
 
@@ -28,7 +28,7 @@ fn facts(keywords: &Map<String, Value>, is_so: bool, at: &At<'_>) -> Option<Vec<
     let is_required = |name: &String| required.is_some_and(|all| all.iter().any(|one| one == name));
     let mut facts = Vec::new();
     for (name, schema) in properties.into_iter().flatten() {
-        // Of a field that is not there a condition holds, too, and the reason would be none.
+        // A condition also holds for an absent field, which would be no reason.
         if is_so && !is_required(name) {
             return None;
         }

@@ -9,7 +9,7 @@ use super::limits::{self, compare, whole};
 use super::{Checker, forms, is_clamped, object, scalar};
 use crate::schema::{CLAMP, PATH};
 
-/// Puts numbers right, wherever they stand.
+/// Clamps numbers, wherever they are in the value.
 pub(super) fn apply(checker: &Checker, schema: &Value, value: &mut Value, at: &At<'_>) {
     let Value::Object(keywords) = schema else { return };
     if !at.may_look(value) {

@@ -33,7 +33,7 @@ pub(super) fn list<'a>(keywords: &'a Map<String, Value>, name: &str) -> &'a [Val
     keywords.get(name).and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
 
-/// Looks into forms until `enough` fit: one is right, and of `oneOf` a second is wrong.
+/// Checks forms until `enough` of them fit: one is required, and of `oneOf` a second is an error.
 fn check_any(
     checker: &Checker,
     (forms, enough): (&[Value], usize),
@@ -61,8 +61,8 @@ fn check_any(
     }
 }
 
-/// Only one form of a tagged enum is looked into: with all of them, enums within enums would take time that
-/// doubles with every level.
+/// Only one form of a tagged enum is checked: with all of them, the time for enums within enums would double with
+/// every level.
 fn look_into(checker: &Checker, form: &Value, value: &Value, at: &At<'_>) -> Problems {
     let mut found = Problems::default();
     match other_tag(checker, form, value) {
@@ -96,7 +96,7 @@ fn fits_none(
         let what = format!("must have one of {names}");
         return at.blame_or(problems, &what, || format!("give one of {names}"));
     }
-    // `null` is the other half of an optional value, and never what a wrong value was meant to be.
+    // `null` is the other form of an optional value, and never what a wrong value was meant to be.
     tried.retain(|(form, _)| form["type"] != "null");
     if let Some((_, found)) = tried.iter().find(|(form, _)| has_tag_of(checker, form, value)) {
         return problems.extend(found.clone());
@@ -167,7 +167,7 @@ fn choices(forms: &[Value]) -> Option<String> {
     Some(either(&values))
 }
 
-/// Whether a value may be of this form, at a glance.
+/// Whether a value may be of this form, by a quick check.
 pub(super) fn may_be_meant(checker: &Checker, form: &Value, value: &Value) -> bool {
     let fits_type = |schema: &Value| schema.as_object().is_none_or(|keywords| fits_type(keywords, value));
     fits_type(form)

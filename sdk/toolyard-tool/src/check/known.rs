@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use crate::schema;
 
-/// Keywords that ask for something, and that are not checked. The first two are of older drafts.
+/// Keywords that are conditions and are not checked. The first two are of older drafts.
 const REFUSED: [&str; 6] = [
     "additionalItems",
     "dependencies",
@@ -16,7 +16,7 @@ const REFUSED: [&str; 6] = [
     "$recursiveAnchor",
 ];
 
-/// Panics on what cannot be checked.
+/// Panics on a condition that cannot be checked.
 pub(super) fn check(schema: &mut Value) {
     let whole = schema.clone();
     schema::each(schema, |keywords| {
@@ -45,10 +45,10 @@ fn check_condition(keywords: &mut Map<String, Value>, name: &str) {
 }
 
 fn cannot(what: &str) -> String {
-    format!("{what} in a schema cannot be checked: say it in other words, or with `check` and `rule`")
+    format!("{what} in a schema cannot be checked: express it differently, or with `check` and `rule`")
 }
 
-/// What a reference leads to. It is part of a URI, so names that are not plain stand in it with `%`.
+/// The target of a reference. It is part of a URI, so unusual names are percent-encoded in it.
 pub(super) fn target<'a>(whole: &'a Value, reference: &str) -> Option<&'a Value> {
     let pointer = reference.strip_prefix('#')?;
     if pointer.is_empty() {

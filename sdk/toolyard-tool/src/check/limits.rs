@@ -1,5 +1,5 @@
-//! The limits of Rust's integers: what does not fit the type of a field is refused with its name, like anything
-//! else, before serde meets it.
+//! The limits of Rust's integers: a number that does not fit the type of its field is reported with the field's name,
+//! like any other problem, before serde sees it.
 //!
 //! Limits of up to 32 bits are published, too. Those of 64 bits are not: clients round them, and none comes near.
 
@@ -36,17 +36,17 @@ pub(super) fn narrow(keywords: &mut Map<String, Value>) {
     }
 }
 
-/// Whether the `minimum` or `maximum` of a schema is but the limit of its type.
+/// Whether the `minimum` or `maximum` of a schema is only the limit of its type.
 pub(crate) fn is_of_type(keywords: &Map<String, Value>, name: &str) -> bool {
     limit(keywords, name).is_some_and(|limit| keywords.get(name).and_then(whole) == Some(limit))
 }
 
-/// Whether a limit goes without saying.
+/// Whether a limit is too large to be worth mentioning.
 pub(super) fn is_silent(keywords: &Map<String, Value>, name: &str) -> bool {
     is_of_type(keywords, name) && limit(keywords, name) != Some(0)
 }
 
-/// Takes what only Rust knows out of a schema.
+/// Removes from a schema what only Rust needs.
 pub(super) fn publish(keywords: &mut Map<String, Value>) {
     for name in NAMES {
         let is_huge = limit(keywords, name).is_some_and(|limit| limit.unsigned_abs() > u32::MAX.into());

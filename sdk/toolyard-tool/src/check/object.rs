@@ -1,4 +1,4 @@
-//! Objects and arrays: what must be there, what must not, and everything inside.
+//! Objects and arrays: required and unknown fields, and everything inside.
 
 use std::collections::HashSet;
 
@@ -50,7 +50,7 @@ fn check_fields(
     }
 }
 
-/// The fields that a struct does not have. A condition knows but some of its fields.
+/// The fields that a struct does not have. A condition names only some of its fields.
 fn unknown<'a>(
     keywords: &'a Map<String, Value>,
     fields: &'a Map<String, Value>,
@@ -94,7 +94,7 @@ pub(super) fn schemas_of<'a>(
     known.chain(others)
 }
 
-/// What might be meant by a name that is not known.
+/// The known field that an unknown name probably means.
 fn instead_of(keywords: &Map<String, Value>, name: &str) -> String {
     let properties = within(keywords, "properties").into_iter().flat_map(Map::keys);
     let meant = did_you_mean(name, properties.map(String::as_str));
@@ -127,7 +127,7 @@ fn check_items(
         }
     }
     check_contained(checker, keywords, items, at, problems);
-    // Of too many, those that are too many are not looked at.
+    // Items beyond the limit are not checked.
     let most = keywords.get("maxItems").and_then(Value::as_u64).and_then(|most| usize::try_from(most).ok());
     for (index, item) in items.iter().enumerate().take(most.unwrap_or(usize::MAX)) {
         if problems.has_more() {
@@ -139,7 +139,7 @@ fn check_items(
     }
 }
 
-/// How many items are of a kind.
+/// The number of items of a kind.
 fn check_contained(
     checker: &Checker,
     keywords: &Map<String, Value>,

@@ -202,7 +202,7 @@ fn a_default_may_hold_what_looks_like_a_schema() {
 }
 
 #[test]
-fn numbers_are_put_right_wherever_they_stand() {
+fn numbers_are_clamped_wherever_they_are() {
     #[derive(JsonSchema)]
     #[expect(dead_code, reason = "only its schema is used")]
     struct Page {

@@ -1,4 +1,4 @@
-//! The words: what a value is, what it should be, and what was probably meant.
+//! Phrases for messages: what a value is, what it should be, and what was probably meant.
 
 use std::borrow::Cow;
 

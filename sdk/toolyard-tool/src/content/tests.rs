@@ -1,4 +1,4 @@
-//! What is written by hand is what would be written by the library.
+//! The hand-written serialization equals that of the library.
 
 use toolyard_proto::modern::stamp_result;
 

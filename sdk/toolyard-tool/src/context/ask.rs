@@ -13,7 +13,7 @@ use super::questions::Question;
 use crate::check::Checker;
 use crate::{ToolError, schema};
 
-/// What the user made of a question.
+/// The user's reaction to a question.
 ///
 /// ```
 /// use toolyard_tool::Reply;
@@ -27,7 +27,7 @@ pub enum Reply<T> {
     Accepted(T),
     /// The user declined.
     Declined,
-    /// The user did not want to decide.
+    /// The user dismissed the question.
     Cancelled,
 }
 
@@ -56,7 +56,7 @@ impl<T> Reply<T> {
 pub struct Root {
     /// Where it is; today always a `file://` URI.
     pub uri: String,
-    /// What to call it.
+    /// Its name for people.
     pub name: Option<String>,
 }
 
@@ -88,7 +88,7 @@ impl Sample {
         self
     }
 
-    /// Sets how free the model is.
+    /// Sets the temperature of the model.
     pub fn temperature(mut self, temperature: f64) -> Self {
         self.0["temperature"] = temperature.into();
         self
@@ -116,9 +116,9 @@ impl Sample {
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sampled {
-    /// The text of the answer; empty where it is none.
+    /// The text of the answer; empty if it is not text.
     pub text: String,
-    /// Which model it was.
+    /// The name of the model.
     pub model: String,
     /// The whole result as the client sent it.
     pub whole: Value,
@@ -160,7 +160,7 @@ impl Context {
     }
 
     /// Asks the user to visit a page, for what must not pass through the client (signing in, paying).
-    /// Accepted means that the user agreed to go there, not that it is done.
+    /// Accepted means that the user agreed to go there, not that the user has finished there.
     ///
     /// ```
     /// # use toolyard_tool::{Context, ToolError, tool};
@@ -195,7 +195,7 @@ impl Context {
     }
 }
 
-/// Puts one question while the call is under way.
+/// Asks one question while the call is under way.
 async fn put(context: &Context, method: Method, params: Option<Value>) -> Result<Raw, ToolError> {
     let name = method.to_string();
     let ask = Ask { method, params: params.map(Raw::from) };
@@ -203,7 +203,7 @@ async fn put(context: &Context, method: Method, params: Option<Value>) -> Result
     context.0.peer.ask(ask).await.map_err(|error| unanswered(&name, &error))
 }
 
-/// Puts several while the call is under way; in a task each under its name.
+/// Asks several questions while the call is under way; in a task each under its name.
 pub(super) async fn put_all(
     context: &Context,
     all: Vec<Question>,
@@ -228,13 +228,13 @@ pub(super) fn read_roots(answer: Value) -> Result<Vec<Root>, ToolError> {
     Ok(serde_json::from_value::<Roots>(answer)?.roots)
 }
 
-/// The question that puts a form before the user.
+/// The question that shows a form to the user.
 pub(super) fn form_params<T: JsonSchema>(message: &str) -> Value {
     let schema = schema::shown(&Checker::new(schema::form::<T>()).published());
     json!({ "mode": "form", "message": message, "requestedSchema": schema })
 }
 
-/// Reads a form as arguments are read; a field that is null was left empty.
+/// Reads a form like arguments; a null field was left empty.
 pub(super) fn read_form<T: DeserializeOwned + JsonSchema>(answer: &Value) -> Result<Reply<T>, ToolError> {
     read_reply(answer, |mut content| {
         if let Value::Object(fields) = &mut content {

@@ -42,8 +42,8 @@ impl Context {
         }
     }
 
-    /// Access to one profile of the gateway for a run that this call starts, with the rights of the caller. Nothing in a
-    /// program that is no gateway.
+    /// Access to one profile of the gateway for a run that this call starts, with the rights of the caller. `None` in a
+    /// program that is not a gateway.
     pub fn delegate(&self, run: &str, profile: &str) -> Option<Delegation> {
         let delegations = self.set().host.get()?.delegations()?;
         delegations.delegate(&self.0.origin.principal, run, profile)

@@ -1,4 +1,4 @@
-//! Whether a call is still wanted. Few functions ask, so what wakes them is made when the first one does.
+//! Whether a call has been cancelled. Few functions ask, so the notification is set up when the first one does.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -6,7 +6,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::Context;
 
-/// The end of a call, come or still to come.
+/// The end of a call.
 #[derive(Default)]
 pub(super) struct Ending(Mutex<State>);
 
@@ -21,7 +21,7 @@ impl Ending {
         self.state().has_come
     }
 
-    /// Cancelled when the end has come.
+    /// Cancelled when the call ends.
     pub(super) fn watch(&self) -> CancellationToken {
         let mut state = self.state();
         let watch = state.watch.get_or_insert_default().clone();
@@ -46,7 +46,7 @@ impl Ending {
     }
 }
 
-/// Ends a call when it is dropped, however that comes about.
+/// Ends a call when it is dropped, for whatever reason.
 pub(crate) struct Running(Context);
 
 impl Running {

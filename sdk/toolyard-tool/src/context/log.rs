@@ -6,7 +6,7 @@ use toolyard_proto::Method;
 
 use super::Context;
 
-/// How grave a log message is, least first.
+/// The severity of a log message, the least first.
 ///
 /// ```
 /// use toolyard_tool::{Context, Level};
@@ -19,9 +19,9 @@ use super::Context;
 pub enum Level {
     /// Details for debugging.
     Debug,
-    /// What happens.
+    /// An event.
     Info,
-    /// What happens and is worth a look.
+    /// An event that is worth a look.
     Notice,
     /// Something may go wrong.
     Warning,
@@ -51,8 +51,8 @@ impl Level {
 }
 
 impl Context {
-    /// Sends a log message to the client: text or any other value. What is below the level that the client
-    /// chose does not reach it.
+    /// Sends a log message to the client: text or any other value. Messages below the level that the client
+    /// chose are not sent.
     pub fn log(&self, level: Level, data: impl Serialize) {
         let data = serde_json::to_value(data).unwrap_or_default();
         let params = json!({ "level": level.as_str(), "logger": &*self.0.set.name, "data": data });

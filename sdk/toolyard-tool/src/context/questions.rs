@@ -1,5 +1,5 @@
-//! Questions that are put together, each under a name, and without holding the call: the client of a modern
-//! call gets them as its answer and calls again with what it found out.
+//! Questions that are asked together, each under a name, and without holding the call: the client of a modern
+//! call gets them as its answer and calls again with the replies.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -13,7 +13,7 @@ use super::rounds::input_required;
 use super::{Context, ask};
 use crate::ToolError;
 
-/// Several questions to the client, put at once. Begun with [`Context::questions`].
+/// Several questions to the client, asked at once. Made by [`Context::questions`].
 ///
 /// ```
 /// # use toolyard_tool::{Context, Sample, ToolError};
@@ -44,7 +44,7 @@ impl Question {
     }
 }
 
-/// What came back, by the names of the questions.
+/// The replies, by the names of the questions.
 ///
 /// ```
 /// # use toolyard_tool::{Context, Replies, ToolError, schemars::JsonSchema};
@@ -64,7 +64,7 @@ pub struct Replies {
 }
 
 impl Context {
-    /// Begins questions that are put together.
+    /// Starts a set of questions that are asked together.
     ///
     /// Unlike with [`Context::ask`], nothing waits in the server for a client that may never come back: the
     /// call ends with the questions, and when the client calls again with the answers, the function runs
@@ -110,25 +110,25 @@ impl Questions<'_> {
         self.raw(name, Method::ROOTS_LIST.as_str(), json!({}))
     }
 
-    /// Adds a question as it will stand on the wire, for kinds that have no method here.
+    /// Adds a question in its wire format, for kinds that have no method here.
     pub fn raw(mut self, name: &str, method: &str, params: Value) -> Self {
         self.all.push(Question { name: name.to_owned(), method: Method::new(method), params });
         self
     }
 
-    /// Something to have back with the answers, for what should not be found out twice. Answers that come
+    /// A value to get back with the answers, so that it need not be computed twice. Answers that come
     /// without it are asked for again.
     pub fn remember(mut self, value: &impl Serialize) -> Self {
         self.memory = serde_json::to_value(value).ok();
         self
     }
 
-    /// Whether nothing is asked.
+    /// Whether there are no questions.
     pub fn is_empty(&self) -> bool {
         self.all.is_empty()
     }
 
-    /// Puts the questions, and gives the answers once all of them are there. Pass the error on with `?`: it
+    /// Asks the questions, and returns the answers once all of them are there. Pass the error on with `?`: it
     /// may be what brings the questions to the client.
     pub async fn put(self) -> Result<Replies, ToolError> {
         if self.all.is_empty() {
@@ -167,7 +167,7 @@ impl Questions<'_> {
         Err(ToolError::unanswered(input_required(&open, state)))
     }
 
-    /// What this run has learnt before is not asked again, as it is not from round to round.
+    /// An answer that this run already has is not asked for again.
     async fn put_at_once(self) -> Result<Replies, ToolError> {
         let Self { context, all, memory } = self;
         let given = context.given_answers()?;
@@ -193,7 +193,7 @@ impl Questions<'_> {
 }
 
 impl Replies {
-    /// What the user made of a form.
+    /// The user's reaction to a form.
     pub fn form<T: DeserializeOwned + JsonSchema>(&self, name: &str) -> Result<Reply<T>, ToolError> {
         read_form(self.answer(name)?)
     }
@@ -213,7 +213,7 @@ impl Replies {
         self.answers.get(name)
     }
 
-    /// What was to be remembered.
+    /// The remembered value.
     pub fn remembered<T: DeserializeOwned>(&self) -> Option<T> {
         T::deserialize(self.memory.as_ref()?).ok()
     }

@@ -19,10 +19,10 @@ pub(super) struct Kept {
     /// By the names of the questions.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub(super) answers: Map<String, Value>,
-    /// What was to be remembered, by the name of the first question it was asked with.
+    /// Remembered values, by the name of the first question that was asked with them.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub(super) memory: Map<String, Value>,
-    /// What this run has asked under which name.
+    /// The questions of this run, by name.
     #[serde(skip)]
     asked: HashMap<String, (Method, Value)>,
 }
@@ -46,7 +46,7 @@ impl Given {
 }
 
 impl Context {
-    /// Whether questions are put by answering the call with them.
+    /// Whether questions are asked by answering the call with them.
     pub(super) fn asks_by_answer(&self) -> bool {
         self.revision().has_result_stamps() && self.0.task.as_ref().is_none_or(|task| task.asks_by_answer())
     }
@@ -70,19 +70,19 @@ impl Context {
         };
         let before = match member("requestState") {
             None => Kept::default(),
-            Some(state) => self.opened(&state).ok_or_else(|| {
-                ToolError::malformed("`requestState` is not what was given out for this call")
-            })?,
+            Some(state) => self
+                .opened(&state)
+                .ok_or_else(|| ToolError::malformed("`requestState` is not valid for this call"))?,
         };
         Ok(Given { before, now })
     }
 
-    /// What this run of the function has learnt so far; it goes into the state of the next round.
+    /// The answers that this run has so far; they go into the state of the next round.
     pub(super) fn kept(&self) -> MutexGuard<'_, Kept> {
         self.0.kept.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    /// Answers come back under the names of their questions, so a name must not stand for two.
+    /// Answers come back under the names of their questions, so each name must be unique.
     pub(super) fn check_name(&self, question: &Question) -> Result<(), ToolError> {
         let mut kept = self.kept();
         let asked = (question.method.clone(), question.params.clone());
@@ -108,7 +108,7 @@ impl Context {
         self.0.set.seal.get_or_init(Seal::random)
     }
 
-    /// Who called what, so that state cannot be carried from one call to another.
+    /// The caller and the call, so that state cannot be carried from one call to another.
     fn call_in_words(&self) -> String {
         let params = self.0.params.without(&["_meta", "inputResponses", "requestState"]);
         let params = params.read().map(sorted).unwrap_or_default();
@@ -129,7 +129,7 @@ pub(super) fn input_required(questions: &[Question], state: Option<String>) -> R
     result.into()
 }
 
-/// The same whatever order the client writes members in.
+/// Independent of the order in which the client writes members.
 fn sorted(value: Value) -> Value {
     match value {
         Value::Object(members) => {

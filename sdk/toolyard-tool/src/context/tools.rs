@@ -20,7 +20,7 @@ use crate::host::Gateway;
 const MOST_ROUNDS: usize = 8;
 /// A tool that asks for another round without a question gets it a little later.
 const PACE: Duration = Duration::from_millis(250);
-/// How often a call that is waited for counts as a sign of life. It has a deadline of its own.
+/// How often a call that is waited for counts as activity. It has a deadline of its own.
 const LIFE_SIGN: Duration = Duration::from_secs(5);
 /// How many pages of a list are read.
 const MOST_PAGES: usize = 100;

@@ -63,10 +63,10 @@ impl<S: Send + Sync + 'static> ToolSet<S> {
         capabilities
     }
 
-    /// Lists are one page long, so there is no cursor that we ever gave out.
+    /// Lists have one page, so any cursor is invalid.
     pub(super) fn list(&self, request: &Request) -> Answering {
         if request.params.member("cursor").is_some_and(|cursor| !cursor.is_null()) {
-            return Err(CallError::invalid_params("`cursor` is not one of this server"));
+            return Err(CallError::invalid_params("`cursor` was not issued by this server"));
         }
         let items = self.offer.items();
         let lists = &items.lists;

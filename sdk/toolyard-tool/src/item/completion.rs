@@ -34,7 +34,7 @@ pub struct Typed {
     pub others: BTreeMap<String, String>,
 }
 
-/// What the attribute read from a function.
+/// The attribute's data about a function.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug)]
 pub struct AboutCompletion {
@@ -81,7 +81,7 @@ pub struct Completion {
     pub(crate) complete: Runner<Typed, Raw>,
 }
 
-/// Makes suggestions from a function. Called by what the attribute writes.
+/// Makes suggestions from a function. Called by the attribute's code.
 #[doc(hidden)]
 pub fn completion<W: Wanted, O: Suggestions>(
     about: AboutCompletion,

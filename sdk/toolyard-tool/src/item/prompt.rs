@@ -8,13 +8,13 @@ use crate::arguments::{Arguments, Reader};
 use crate::run::{Call, Runner, runner};
 use crate::state::{Source, Wanted};
 
-/// What the attribute read from a function.
+/// The attribute's data about a function.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug)]
 pub struct AboutPrompt {
-    /// As asked for.
+    /// Its name.
     pub name: &'static str,
-    /// As shown to people.
+    /// Its title for people.
     pub title: Option<&'static str>,
     /// The doc comment.
     pub description: &'static str,
@@ -52,7 +52,7 @@ impl Messages {
         self.block("assistant", json!({ "type": "text", "text": text.into() }))
     }
 
-    /// Adds content of another kind, as it will stand on the wire.
+    /// Adds content of another kind, in its wire format.
     pub fn block(mut self, role: &str, content: impl Into<Value>) -> Self {
         self.0.push(json!({ "role": role, "content": content.into() }));
         self
@@ -108,7 +108,7 @@ pub struct Prompt {
     pub(crate) get: Runner<Vec<(String, String)>, Raw>,
 }
 
-/// Makes a prompt from a function. Called by what the attribute writes.
+/// Makes a prompt from a function. Called by the attribute's code.
 #[doc(hidden)]
 pub fn prompt<W: Wanted, A: Arguments, O: IntoMessages>(
     about: AboutPrompt,

@@ -11,25 +11,25 @@ use crate::arguments::NoArguments;
 use crate::run::{Call, Runner, runner};
 use crate::state::{Source, Wanted};
 
-/// What the attribute read from a function.
+/// The attribute's data about a function.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug)]
 pub struct AboutResource {
     /// The URI, or the pattern of URIs.
     pub uri: &'static str,
-    /// For programs.
+    /// Its name, for programs.
     pub name: &'static str,
-    /// As shown to people.
+    /// Its title, for people.
     pub title: Option<&'static str>,
     /// The doc comment.
     pub description: &'static str,
-    /// Of the content.
+    /// The MIME type of the content.
     pub mime: Option<&'static str>,
     /// Where images are.
     pub icons: &'static [&'static str],
 }
 
-/// What was read: text or bytes, and what kind.
+/// The content of a resource: text or bytes, and the MIME type.
 ///
 /// ```
 /// use toolyard_tool::Contents;
@@ -125,7 +125,7 @@ pub struct Resource {
     pub(crate) read: Runner<(), Raw>,
 }
 
-/// Makes a resource from a function. Called by what the attribute writes.
+/// Makes a resource from a function. Called by the attribute's code.
 #[doc(hidden)]
 pub fn resource<W: Wanted, O: Readable>(
     about: AboutResource,

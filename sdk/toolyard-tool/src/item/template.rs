@@ -12,7 +12,7 @@ use crate::state::{Source, Wanted};
 
 pub(crate) use pattern::Pattern;
 
-/// A URI that a template fits, with the values of its variables.
+/// A URI that matches a template, with the values of its variables.
 pub(crate) struct Asked {
     pub(crate) uri: String,
     pub(crate) variables: Vec<(String, String)>,
@@ -27,7 +27,7 @@ pub struct Template {
     pub(crate) read: Runner<Asked, Raw>,
 }
 
-/// Makes a template from a function. Called by what the attribute writes.
+/// Makes a template from a function. Called by the attribute's code.
 ///
 /// Panics if the variables of the URI are not the fields of the arguments.
 #[doc(hidden)]

@@ -1,4 +1,4 @@
-//! A tool: its definition as clients see it, and its function with the types forgotten.
+//! A tool: its definition as clients see it, and its type-erased function.
 
 use std::time::Duration;
 
@@ -14,13 +14,13 @@ use crate::output::Output;
 use crate::run::{Call, Runner, runner};
 use crate::state::{Source, Wanted};
 
-/// What the attribute read from a function.
+/// The attribute's data about a function.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug)]
 pub struct AboutTool {
-    /// As called.
+    /// Its name.
     pub name: &'static str,
-    /// As shown to people.
+    /// Its title for people.
     pub title: Option<&'static str>,
     /// The doc comment.
     pub description: &'static str,
@@ -50,10 +50,10 @@ pub struct Hints {
     /// It may destroy something.
     #[serde(rename = "destructiveHint", skip_serializing_if = "Option::is_none")]
     pub destructive: Option<bool>,
-    /// Twice is the same as once.
+    /// Calling it twice has the same effect as calling it once.
     #[serde(rename = "idempotentHint", skip_serializing_if = "Option::is_none")]
     pub idempotent: Option<bool>,
-    /// It reaches beyond its own small world.
+    /// It reaches beyond this machine.
     #[serde(rename = "openWorldHint", skip_serializing_if = "Option::is_none")]
     pub open_world: Option<bool>,
 }
@@ -62,11 +62,11 @@ pub struct Hints {
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TaskUse {
-    /// It is quick.
+    /// It never runs as a task.
     Never,
-    /// Where the client knows tasks.
+    /// It runs as a task if the client supports tasks.
     Allowed,
-    /// Only for clients that know tasks.
+    /// It is available only to clients that support tasks.
     Required,
 }
 
@@ -83,7 +83,7 @@ pub struct Tool {
     pub(crate) run: Runner<Option<Raw>, Content>,
 }
 
-/// Makes a tool from a function. Called by what the attribute writes.
+/// Makes a tool from a function. Called by the attribute's code.
 #[doc(hidden)]
 pub fn tool<W: Wanted, A: Arguments, O: Output>(
     about: AboutTool,
@@ -109,9 +109,9 @@ pub fn tool<W: Wanted, A: Arguments, O: Output>(
 
 /// The schema, with a description of the rules that it cannot express.
 fn with_rules(mut schema: Value, rules: &[&str]) -> Value {
-    let reported = schema.get("description").and_then(Value::as_str).map(str::to_owned);
+    let description = schema.get("description").and_then(Value::as_str).map(str::to_owned);
     let sentences: Vec<String> =
-        reported.into_iter().chain(rules.iter().map(|rule| sentence(rule.trim()))).collect();
+        description.into_iter().chain(rules.iter().map(|rule| sentence(rule.trim()))).collect();
     if !sentences.is_empty() {
         schema["description"] = sentences.join(" ").into();
     }

@@ -1,4 +1,4 @@
-//! Opening a door, and who serves at it.
+//! Opens a door and serves its clients.
 
 use std::io;
 use std::net::SocketAddr;

@@ -109,7 +109,7 @@ fn listening(place: &str) {
     say(&format!("listening on {place}\n"));
 }
 
-/// Only stderr is for people: stdout may be a client's.
+/// Only stderr is for people: stdout may belong to a client.
 fn say(text: &str) {
     // A failure cannot be reported any more.
     let _ = std::io::stderr().write_all(text.as_bytes());

@@ -1,4 +1,4 @@
-//! What a set offers at one moment, and the lists of it as they are sent.
+//! What a set offers at one moment, and its rendered lists.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -42,7 +42,7 @@ pub(crate) struct Items {
     tool_by_name: HashMap<&'static str, usize>,
     /// The tools that are listed, if not all are.
     pub(crate) listed: Option<Arc<[&'static str]>>,
-    /// Made when first asked for.
+    /// Made on first use.
     pub(crate) lists: Lists,
 }
 
@@ -80,7 +80,7 @@ impl Items {
         self.listed.as_ref().is_none_or(|listed| listed.contains(&tool.name))
     }
 
-    /// Adds all that `other` has.
+    /// Adds everything of `other`.
     pub(super) fn join(&mut self, other: &Self) -> Result<(), Taken> {
         other.tools.iter().try_for_each(|tool| self.add_tool(tool.clone()))?;
         other.prompts.iter().try_for_each(|prompt| self.add_prompt(prompt.clone()))?;
@@ -127,13 +127,13 @@ impl Items {
         self.tool_by_name = self.tools.iter().enumerate().map(|(index, tool)| (tool.name, index)).collect();
     }
 
-    /// What completes the arguments of the prompt goes with it.
+    /// Completions of the prompt's arguments are removed with it.
     pub(super) fn remove_prompt(&mut self, name: &str) {
         self.prompts.retain(|prompt| prompt.name != name);
         self.completions.retain(|completion| completion.about.of != name);
     }
 
-    /// What completes the variables of a template goes with it.
+    /// Completions of a template's variables are removed with it.
     pub(super) fn remove_resource(&mut self, uri: &str) {
         self.resources.retain(|resource| resource.uri != uri);
         self.templates.retain(|template| template.uri != uri);

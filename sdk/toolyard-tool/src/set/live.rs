@@ -24,17 +24,17 @@ impl Offer {
         Self { items, changing, is_live: AtomicBool::new(false), changes }
     }
 
-    /// What is offered now; requests that have begun go on with what was offered then.
+    /// The current items; requests that have begun keep those of their start.
     pub(crate) fn items(&self) -> Arc<Items> {
         self.items.load_full()
     }
 
-    /// Whether anything may yet be added or removed.
+    /// Whether anything can still be added or removed.
     pub(crate) fn is_live(&self) -> bool {
         self.is_live.load(Ordering::Relaxed)
     }
 
-    /// All of the change, or nothing where it fails.
+    /// Makes all of the change, or nothing if it fails.
     pub(super) fn change<T>(&self, change: impl FnOnce(&mut Items) -> Result<T, Taken>) -> Result<T, Taken> {
         let _alone = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         let mut items = Items::clone(&self.items.load());
@@ -84,17 +84,17 @@ impl Live {
         self.change(|items| items.join(&others))
     }
 
-    /// Takes a tool out; false if there is none of that name.
+    /// Removes a tool; false if there is none of that name.
     pub fn remove_tool(&self, name: &str) -> bool {
         self.remove(|items| items.remove_tool(name))
     }
 
-    /// Takes a prompt out; false if there is none of that name.
+    /// Removes a prompt; false if there is none of that name.
     pub fn remove_prompt(&self, name: &str) -> bool {
         self.remove(|items| items.remove_prompt(name))
     }
 
-    /// Takes the resource at a URI out, or those of a template; false if there is none.
+    /// Removes the resource at a URI, or a template; false if there is none.
     pub fn remove_resource(&self, uri: &str) -> bool {
         self.remove(|items| items.remove_resource(uri))
     }
@@ -104,7 +104,7 @@ impl Live {
         self.0.items().tool_names()
     }
 
-    /// Whether anything was there to remove.
+    /// Whether anything was removed.
     fn remove(&self, remove: impl FnOnce(&mut Items)) -> bool {
         let removed = self.change(|items| {
             let before = counts(items);

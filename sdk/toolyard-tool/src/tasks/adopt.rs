@@ -1,5 +1,5 @@
-//! Stored tasks that no program runs any more: they are resumed if their tool can be run again, and have failed
-//! otherwise, with the reason.
+//! Stored tasks that no program runs any more: they are resumed if their tool can be run again, and otherwise marked as
+//! failed, with the reason.
 
 use std::path::Path;
 use std::sync::{Arc, Weak};
@@ -41,7 +41,7 @@ impl Runner {
     }
 }
 
-/// What a run after a restart is started with: the call, and what its client declared.
+/// The input of a run after a restart: the call, and the capabilities that its client declared.
 #[derive(Serialize, Deserialize)]
 struct StoredCall {
     params: Value,
@@ -100,7 +100,7 @@ impl Shared {
         }
     }
 
-    /// Takes over one that is not run any more, for a client of its owner or for all of them.
+    /// Takes over a task that no program runs any more, for a client of its owner or for all of them.
     pub(super) async fn adopt(
         self: &Arc<Self>,
         record: TaskRecord,

@@ -1,4 +1,4 @@
-//! The tasks that are kept, and whose they are.
+//! The tasks in memory and their owners.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,7 +8,7 @@ use toolyard_proto::CallError;
 
 use super::Task;
 
-/// How many are kept at once, and how many of one owner. Those that are over make room, the oldest first.
+/// How many tasks are kept at once, and how many of one owner. Ended ones make room, the oldest first.
 const MOST: usize = 1_000;
 const MOST_OF_ONE: usize = 250;
 
@@ -17,7 +17,7 @@ const MOST_OF_ONE: usize = 250;
 pub(super) struct Kept(Mutex<HashMap<String, Arc<Task>>>);
 
 impl Kept {
-    /// Keeps a task for its time; nothing if it is kept already.
+    /// Keeps a task for its time; does nothing if it is kept already.
     pub(super) fn add(self: &Arc<Self>, task: &Arc<Task>) -> Result<(), CallError> {
         {
             let mut tasks = self.tasks();
@@ -41,7 +41,7 @@ impl Kept {
         Ok(())
     }
 
-    /// Whether another one of this owner could be kept. Nothing makes way for it yet.
+    /// Whether there is room for another task of this owner. Nothing is removed yet.
     pub(super) fn check_room(&self, owner: &Owner) -> Result<(), CallError> {
         let tasks = self.tasks();
         if count(&tasks, |kept| kept.owner() == owner && !kept.is_over()) >= MOST_OF_ONE {
@@ -58,7 +58,7 @@ impl Kept {
         self.tasks().get(id).filter(|task| task.is_of(origin)).cloned()
     }
 
-    /// Those that this client may list, oldest first.
+    /// The tasks that this client may list, the oldest first.
     pub(super) fn of(&self, origin: &Origin) -> Vec<Arc<Task>> {
         self.all(|task| task.is_listed_for(origin))
     }
@@ -71,12 +71,12 @@ impl Kept {
         tasks
     }
 
-    /// Takes out one that has ended and is stored: the store answers for it from now on.
+    /// Removes a task that has ended and is stored: the store answers for it from now on.
     pub(super) fn release(&self, id: &str) {
         self.tasks().remove(id);
     }
 
-    /// Takes it out, and stops it if it still runs.
+    /// Removes it, and stops it if it still runs.
     pub(super) fn forget(&self, id: &str) {
         let task = self.tasks().remove(id);
         if let Some(task) = task {
@@ -84,7 +84,7 @@ impl Kept {
         }
     }
 
-    /// Those of one owner, who cannot ask about them any more.
+    /// Removes the tasks of an owner that cannot ask about them any more.
     pub(super) fn forget_of(&self, owner: &Owner) {
         for task in self.all(|task| task.owner() == owner) {
             self.forget(task.id());
@@ -103,7 +103,7 @@ impl Kept {
     }
 }
 
-/// Forgets the oldest of some that is over; false if none is.
+/// Forgets the oldest that has ended; false if there is none.
 fn make_room(tasks: &mut HashMap<String, Arc<Task>>, is_among: impl Fn(&Task) -> bool) -> bool {
     let over = tasks.values().filter(|task| is_among(task) && task.is_over());
     let Some(oldest) = over.min_by_key(|task| task.created()).cloned() else { return false };

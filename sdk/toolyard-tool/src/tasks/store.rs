@@ -20,7 +20,7 @@ pub struct TaskRecord {
     pub owner: String,
     /// The tool that runs as this task.
     pub tool: String,
-    /// How far it is.
+    /// Its state.
     pub state: TaskState,
     /// A sentence for people.
     pub message: Option<String>,
@@ -28,7 +28,7 @@ pub struct TaskRecord {
     pub outcome: Option<Value>,
     /// Its questions: the open ones, and those whose answers a resumed run needs.
     pub questions: Vec<TaskQuestion>,
-    /// What a resumed run is started with; nothing if the tool cannot be run again.
+    /// The input of a resumed run; `None` if the tool cannot be run again.
     pub call: Option<Value>,
     /// When it was made.
     pub created: SystemTime,
@@ -41,7 +41,7 @@ pub struct TaskRecord {
 /// A question of a stored task.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TaskQuestion {
-    /// What the answer comes back under.
+    /// The key that the answer comes back under.
     pub key: String,
     /// The method of the protocol.
     pub method: String,
@@ -69,7 +69,7 @@ pub enum TaskState {
 }
 
 impl TaskState {
-    /// Whether nothing more will happen.
+    /// Whether the task has ended.
     pub fn has_ended(self) -> bool {
         matches!(self, Self::Completed | Self::Failed | Self::Cancelled)
     }

@@ -44,7 +44,7 @@ pub(crate) struct Task {
     lasting: Option<Lasting>,
 }
 
-/// What a task is made from.
+/// The parts that a task is made from.
 pub(super) struct Making {
     pub(super) id: String,
     pub(super) stage: Stage,
@@ -66,7 +66,7 @@ struct State {
     call: Option<Peer>,
     outcome: Option<Outcome>,
     questions: Vec<Question>,
-    /// Those of all questions so far.
+    /// The names of all questions so far.
     keys: HashSet<String>,
     past: Past,
     /// The last message of its progress.
@@ -184,7 +184,7 @@ impl Task {
         self.work.spawn(async move { task.finish(running.await) });
     }
 
-    /// Whether the client knows of the task, or learns of it now.
+    /// Whether the client knows of the task already, or is informed now.
     pub(super) fn is_begun(&self) -> bool {
         self.state().stage == Stage::Task
     }
@@ -193,7 +193,7 @@ impl Task {
         self.state().outcome.is_some()
     }
 
-    /// As it is now. Of a task that lasts, clients see only what is stored.
+    /// Its current status. Of a stored task, clients see only what is stored.
     pub(super) fn standing(&self) -> Standing {
         self.standing_of(&self.state())
     }
@@ -233,12 +233,12 @@ impl Task {
 
     /// Stops it if it is still running: no client can ask about it any more.
     pub(super) fn stop(&self) {
-        // First what stores it: a task that lasts is interrupted, not cancelled.
+        // The storing ends first: a stored task is interrupted, not cancelled.
         self.scope.cancel();
         self.cancel();
     }
 
-    /// The first end counts.
+    /// The first outcome counts.
     fn end(&self, outcome: Outcome) -> bool {
         self.change(|state| {
             let is_first = state.outcome.is_none();
@@ -250,7 +250,7 @@ impl Task {
         })
     }
 
-    /// Waits until something has changed since `seen`, and gives the new count.
+    /// Waits until something has changed since `seen`, and returns the new count.
     pub(super) async fn changed_since(&self, seen: u64) -> u64 {
         let mut version = self.version.subscribe();
         // The sender lives as long as the task.
@@ -271,7 +271,7 @@ impl Task {
             state.updated = SystemTime::now();
             self.version.send_modify(|version| *version += 1);
         }
-        // What lasts is announced when it is stored.
+        // A stored task is announced when it is stored.
         if self.lasting.is_none() && self.is_begun() {
             self.announce(&self.standing());
         }
@@ -287,8 +287,8 @@ impl Task {
     }
 }
 
-/// The way back of a call that runs as a task: questions wait until the client asks about the task. Progress
-/// and log messages have no place in a task, and reach the caller only until the call becomes one.
+/// The way back of a call that runs as a task: questions wait until the client asks about the task. A task has no
+/// progress or log messages; they reach the caller only until the call becomes one.
 impl Back for Task {
     fn notify(&self, notification: Notification) {
         let call = self.state().call.clone();

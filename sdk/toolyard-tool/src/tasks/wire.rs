@@ -1,4 +1,4 @@
-//! Tasks as each revision spells them: an extension today, a part of the protocol in 2025-11-25, and nothing
+//! Tasks in the form of each revision: an extension today, a part of the protocol in 2025-11-25, and nothing
 //! before.
 
 use std::sync::Arc;
@@ -16,12 +16,12 @@ use super::time::timestamp;
 
 const RELATED_TASK: &str = "io.modelcontextprotocol/related-task";
 
-/// What tasks are to a client.
+/// The form of tasks for a client.
 #[derive(Clone, Copy, PartialEq)]
 enum Form {
     /// The server decides which calls become tasks, if the client declares the extension with its request.
     Extension,
-    /// The client asks for a task, and fetches its result apart.
+    /// The client asks for a task, and fetches its result with a separate request.
     Core,
     Unknown,
 }
@@ -51,7 +51,7 @@ fn declares(origin: &Origin) -> bool {
     origin.capabilities.at(&["extensions", TASKS_EXTENSION]).is_some_and(|tasks| tasks.is_object())
 }
 
-/// Whether the client can take a task as the answer to this call.
+/// Whether the client accepts a task as the answer to this call.
 pub(super) fn wants_task(request: &Request) -> bool {
     match form(&request.origin) {
         Form::Extension => declares(&request.origin),
@@ -96,7 +96,7 @@ pub(super) fn kept_for(request: &Request) -> Option<Duration> {
     Some(Duration::from_millis(millis))
 }
 
-/// The answer to the call that started a task, however far that is by now.
+/// The answer to the call that started a task, whatever its state by now.
 pub(super) fn started(request: &Request, task: &Task) -> Raw {
     let now = task.standing();
     let standing =
@@ -157,7 +157,7 @@ pub(super) fn outcome_of(standing: Standing) -> Answer {
     Ok(AnswerBody::ours(related(&outcome.into_answer()?, &id)))
 }
 
-/// Asks the client that waits, until it answers or the answer is not needed any more.
+/// Asks the waiting client, until it answers or the answer is not needed any more.
 async fn put(question: Putting, task: &str, peer: &Peer) {
     let params = question.ask.params.clone().unwrap_or_else(Raw::empty_object);
     let ask = Ask { method: question.ask.method.clone(), params: Some(related(&params, task)) };
@@ -171,7 +171,7 @@ fn related(object: &Raw, task: &str) -> Raw {
     object.with_path(&["_meta", RELATED_TASK, "taskId"], &Raw::from_serialize(&task))
 }
 
-/// A tool that failed has completed all the same: only errors of the protocol are failures.
+/// A tool that failed has completed nevertheless: only errors of the protocol are failures.
 fn extension(standing: &Standing) -> Value {
     let status = match &standing.outcome {
         None if standing.questions.is_empty() => "working",
@@ -194,7 +194,7 @@ fn extension(standing: &Standing) -> Value {
     object
 }
 
-/// In 2025-11-25 a tool that failed is a task that failed, and the result is fetched apart.
+/// In 2025-11-25 a tool that failed is a failed task, and its result is fetched with a separate request.
 fn core(standing: &Standing) -> Value {
     let status = match &standing.outcome {
         None if standing.questions.is_empty() => "working",

@@ -109,7 +109,7 @@ async fn a_form_is_asked_and_its_answer_is_typed() {
 }
 
 #[tokio::test]
-async fn a_user_may_say_no_and_a_client_may_be_unable() {
+async fn a_user_may_decline_and_a_client_may_lack_the_capability() {
     let able = || Client::new(Revision::NEWEST, json!({ "elicitation": {} }));
     let asked = |answer| able().answering("elicitation/create", answer);
     let client = asked(json!({ "action": "decline" }));
@@ -123,20 +123,20 @@ async fn a_user_may_say_no_and_a_client_may_be_unable() {
     );
     let client =
         asked(json!({ "action": "accept", "content": { "size": "huge", "count": 5_000_000_000_u64 } }));
-    let printed = "What the user entered has 2 problems:\n- `size` must be";
-    assert!(text(&client.call(&set(), "order", json!({})).await).starts_with(printed));
+    let expected = "What the user entered has 2 problems:\n- `size` must be";
+    assert!(text(&client.call(&set(), "order", json!({})).await).starts_with(expected));
     let answer = able().call(&set(), "order", json!({})).await;
     assert_eq!(answer["isError"], true);
     assert_eq!(text(&answer), "this needs `elicitation/create` from the client, but it cannot be asked");
-    let printed = "this needs `elicitation`, which the client did not declare that it can do";
+    let expected = "this needs `elicitation`, which the client does not declare";
     let error = Client::newest().request(&set(), "tools/call", json!({ "name": "order" })).await.unwrap_err();
-    assert_eq!((error.code(), error.message().as_str()), (-32021, printed));
+    assert_eq!((error.code(), error.message().as_str()), (-32021, expected));
     let answer = Client::new(Revision::NEWEST_LEGACY, json!({})).call(&set(), "order", json!({})).await;
-    assert_eq!((&answer["isError"], text(&answer)), (&json!(true), printed));
+    assert_eq!((&answer["isError"], text(&answer)), (&json!(true), expected));
 }
 
 #[tokio::test]
-async fn a_form_is_read_as_kindly_as_arguments_are() {
+async fn a_form_is_read_as_leniently_as_arguments() {
     let content = json!({ "size": "small", "count": 5.0, "note": null, "heat": 9 });
     let client = Client::new(Revision::NEWEST, json!({ "elicitation": {} }))
         .answering("elicitation/create", json!({ "action": "accept", "content": content }));
@@ -144,15 +144,15 @@ async fn a_form_is_read_as_kindly_as_arguments_are() {
 }
 
 #[tokio::test]
-async fn what_the_fields_of_a_form_say_about_each_other_is_checked() {
+async fn relations_between_fields_of_a_form_are_checked() {
     let booked = async |content: serde_json::Value| {
         let client = Client::new(Revision::NEWEST, json!({ "elicitation": {} }))
             .answering("elicitation/create", json!({ "action": "accept", "content": content }));
-        let printed = text(&client.call(&set(), "book", json!({})).await).to_owned();
+        let answer = text(&client.call(&set(), "book", json!({})).await).to_owned();
         let asked = client.asked()[0][1]["requestedSchema"].clone();
         let keys: Vec<String> = asked.as_object().unwrap().keys().cloned().collect();
         assert_eq!(keys, ["type", "properties", "required"], "a form is flat");
-        printed
+        answer
     };
     let wrong = |what: &str| {
         format!("What the user entered is not valid: {what}.\nHint: tell the user, and call again")

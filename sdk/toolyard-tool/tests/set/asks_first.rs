@@ -102,7 +102,7 @@ async fn the_first_questions_are_the_answer_and_later_ones_are_the_tasks() {
 }
 
 #[tokio::test]
-async fn what_is_to_be_remembered_goes_with_the_client_until_there_is_a_task() {
+async fn remembered_values_travel_with_the_client_until_there_is_a_task() {
     let (set, client) = (set(&Arc::default()), newer());
     let asked = client.request(&set, "tools/call", json!({ "name": "hello" })).await.unwrap();
     assert!(asked["requestState"].is_string());
@@ -163,7 +163,7 @@ async fn a_call_that_asks_nothing_is_answered_if_it_is_quick_and_becomes_a_task_
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_question_that_comes_late_or_waits_in_place_is_the_tasks() {
+async fn a_late_or_blocking_question_belongs_to_the_task() {
     for trip in [json!({ "seconds": 2 }), json!({ "waits": true })] {
         let (set, client) = (set(&Arc::default()), newer());
         let started = go(&client, &set, trip.clone(), json!({})).await;
@@ -189,7 +189,7 @@ async fn an_abandoned_call_is_stopped_before_it_becomes_a_task() {
 }
 
 #[tokio::test]
-async fn calls_that_have_only_asked_take_the_room_of_no_task() {
+async fn calls_that_have_only_asked_do_not_count_as_tasks() {
     let (set, client) = (set(&Arc::default()), newer());
     let trip = json!({ "inputResponses": { "who": named("Ada"), "with": named("Bo") } });
     let mut finished = Vec::new();
@@ -206,7 +206,7 @@ async fn calls_that_have_only_asked_take_the_room_of_no_task() {
 }
 
 #[tokio::test]
-async fn where_no_task_can_be_no_questions_are_asked_in_vain() {
+async fn no_questions_are_asked_if_there_is_no_room_for_a_task() {
     let (set, client) = (set(&Arc::default()), newer());
     for _ in 0..250 {
         let started = go(&client, &set, json!({ "waits": true }), json!({})).await;
@@ -277,7 +277,7 @@ async fn careful(
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_asked_about_is_acted_on_also_where_the_call_became_a_task_before_it_asked() {
+async fn an_answer_applies_to_its_question_even_if_the_call_became_a_task_before_it_asked() {
     let set = ToolSet::new("careful", "1").state(std::sync::atomic::AtomicU64::new(0)).with::<careful>();
     let client = newer();
     let call = async |more: Value| {
@@ -304,7 +304,7 @@ async fn silent(context: &Context) -> Result<&'static str, ToolError> {
 }
 
 #[tokio::test]
-async fn no_questions_are_no_reason_for_a_task() {
+async fn an_empty_set_of_questions_does_not_start_a_task() {
     let set = ToolSet::new("silent", "1").with::<silent>();
     let answered = newer().request(&set, "tools/call", json!({ "name": "silent" })).await.unwrap();
     assert_eq!((&answered["resultType"], text(&answered)), (&json!("complete"), "nothing to ask"));

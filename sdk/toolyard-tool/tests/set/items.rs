@@ -114,21 +114,21 @@ async fn resources_are_listed_and_read() {
 #[tokio::test]
 async fn a_set_has_icons_of_its_own() {
     let set = ToolSet::new("items", "1").icon("https://example.com/set.svg").with::<touch>();
-    let printed = Client::newest().request(&set, "server/discover", json!({})).await.unwrap();
-    let info = &printed["_meta"]["io.modelcontextprotocol/serverInfo"];
+    let discovered = Client::newest().request(&set, "server/discover", json!({})).await.unwrap();
+    let info = &discovered["_meta"]["io.modelcontextprotocol/serverInfo"];
     let expected =
         json!({ "name": "items", "version": "1", "icons": [{ "src": "https://example.com/set.svg" }] });
-    assert_eq!(*info, expected, "{printed}");
+    assert_eq!(*info, expected, "{discovered}");
 }
 
 #[tokio::test]
 async fn missing_items_are_reported_as_not_found() {
-    for (uri, printed) in
+    for (uri, message) in
         [("doc://nothing", "resource not found: doc://nothing"), ("book://a/10", "there are 9 pages")]
     {
         let error =
             Client::newest().request(&set(), "resources/read", json!({ "uri": uri })).await.unwrap_err();
-        assert_eq!((error.code(), error.message().as_str()), (-32602, printed));
+        assert_eq!((error.code(), error.message().as_str()), (-32602, message));
     }
 }
 
@@ -208,7 +208,7 @@ async fn a_listener_receives_what_it_subscribed_to_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn whose_fault_it_is_shows_in_the_code_of_the_error() {
+async fn the_error_code_distinguishes_a_missing_capability_from_an_invalid_variable() {
     let set = ToolSet::new("items", "1").with::<page>().with::<asks>();
     let code = async |method: &str, params: Value| {
         Client::newest().request(&set, method, params).await.unwrap_err().code()

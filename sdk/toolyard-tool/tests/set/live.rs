@@ -54,7 +54,7 @@ async fn listed(set: &ToolSet, revision: Revision) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn what_is_added_is_listed_and_called_and_what_is_removed_is_not() {
+async fn added_items_are_listed_and_called_and_removed_ones_are_not() {
     let set = ToolSet::new("t", "1").with::<first>();
     let (live, client, gate) = (set.live(), Client::newest(), Arc::new(Notify::new()));
     for revision in [Revision::NEWEST, Revision::V2025_06_18] {
@@ -86,12 +86,12 @@ async fn everything_of_a_prompt_or_template_goes_with_it() {
     let complete = json!({ "ref": { "type": "ref/prompt", "name": "greet" }, "argument": { "name": "number", "value": "" } });
     let read = json!({ "uri": "page://3" });
     assert!(client.request(&set, "resources/read", read.clone()).await.is_ok());
-    let printed = client.request(&set, "completion/complete", complete.clone()).await.unwrap();
-    assert_eq!(printed["completion"]["values"], json!(["7"]));
+    let completed = client.request(&set, "completion/complete", complete.clone()).await.unwrap();
+    assert_eq!(completed["completion"]["values"], json!(["7"]));
     assert!(live.remove_resource("page://{number}") && live.remove_prompt("greet"));
     assert!(client.request(&set, "resources/read", read).await.is_err());
-    let printed = client.request(&set, "completion/complete", complete).await.unwrap();
-    assert_eq!(printed["completion"]["values"], json!([]));
+    let completed = client.request(&set, "completion/complete", complete).await.unwrap();
+    assert_eq!(completed["completion"]["values"], json!([]));
 }
 
 #[tokio::test]
@@ -102,9 +102,9 @@ async fn a_set_that_may_change_declares_it_while_still_empty() {
     let set = ToolSet::new("t", "1");
     assert_eq!(capabilities(&set).await, json!({ "logging": {} }));
     let _live = set.live();
-    let printed = capabilities(&set).await;
+    let declared = capabilities(&set).await;
     for kind in ["tools", "prompts", "resources"] {
-        assert_eq!(printed[kind]["listChanged"], true, "{printed}");
+        assert_eq!(declared[kind]["listChanged"], true, "{declared}");
     }
 }
 

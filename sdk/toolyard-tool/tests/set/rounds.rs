@@ -117,7 +117,7 @@ async fn a_legacy_client_is_asked_while_its_call_runs() {
 }
 
 #[tokio::test]
-async fn what_is_missing_is_asked_again_and_what_is_there_is_not() {
+async fn only_missing_answers_are_asked_for_again() {
     let set = set();
     let asked = call(&set, "music", json!({})).await.unwrap();
     let mut partly = reply(&asked);

@@ -21,7 +21,7 @@ struct Gate {
     closed: Mutex<std::sync::mpsc::Receiver<()>>,
 }
 
-/// Does not listen to anybody until it may go on.
+/// Ignores its cancellation until it is released.
 #[tool]
 fn stubborn(gate: &Gate) {
     let _ = gate.entered.send(());
@@ -34,7 +34,7 @@ async fn quick() -> &'static str {
     "here"
 }
 
-/// What a call that should be over by now has answered. Time does not pass by itself while threads are busy.
+/// The answer of a call that should have ended by now. Time does not advance by itself while threads are busy.
 async fn ended(mut call: impl Future<Output = Value> + Unpin) -> Value {
     for _ in 0..1_000 {
         if let Poll::Ready(answer) = poll!(&mut call) {

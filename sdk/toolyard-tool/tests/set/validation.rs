@@ -124,7 +124,7 @@ async fn message(changes: Value) -> String {
 }
 
 #[test]
-fn conditions_stand_in_the_schema() {
+fn conditions_are_part_of_the_schema() {
     let schema = set().definition("go").unwrap()["inputSchema"].clone();
     let expected = json!({
         "type": "object",
@@ -196,7 +196,7 @@ async fn one_answer_reports_all_problems_including_cross_checks() {
 }
 
 #[tokio::test]
-async fn a_check_that_cannot_cope_with_wrong_fields_takes_nothing_away() {
+async fn a_check_that_panics_on_wrong_fields_hides_no_other_problem() {
     let answer = Client::newest().call(&set(), "strict", json!({ "count": 0 })).await;
     assert!(text(&answer).starts_with("The arguments are not valid: `count` must be at least 1, not 0."));
     let answer = Client::newest().call(&set(), "strict", json!({ "count": 5 })).await;
@@ -243,7 +243,7 @@ async fn twenty_problems_are_enough_for_one_answer() {
 }
 
 #[tokio::test]
-async fn what_is_too_much_anyway_is_not_looked_through() {
+async fn items_beyond_the_limit_are_not_checked() {
     let arguments = json!({ "paths": [], "few": ["a", 1, 2, 3] });
     let answer = Client::newest().call(&set(), "batch", arguments).await;
     let message = text(&answer);

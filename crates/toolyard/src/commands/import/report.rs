@@ -35,7 +35,7 @@ fn row(step: &Step) -> [String; 2] {
 fn print_notes(step: &Step) {
     let Action::Add { id, definition, missing, secrets } = &step.action else { return };
     if definition.is_off {
-        say::result(format_args!("    {id} is switched off, as it is there"));
+        say::result(format_args!("    {id} stays switched off"));
     }
     for (variable, why) in missing {
         say::result(format_args!("    {id} is off until {variable} is set: {why}"));

@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_on_the_path_counts_where_it_leads_here() {
+    fn a_name_on_the_path_is_used_if_it_leads_to_this_program() {
         let home = tempfile::tempdir().unwrap();
         let folder = |name: &str| {
             std::fs::create_dir(home.path().join(name)).unwrap();

@@ -11,7 +11,7 @@ use crate::settings;
 
 pub(super) fn notes(file: &ClientFile, name: &str, action: Action, entry: &Entry) -> Vec<String> {
     let own = file.toolyards().find(|server| server.name == name);
-    let twice = "with both, its tools are there twice";
+    let twice = "with both, its tools are listed twice";
     let others = file.toolyards().filter(|other| other.name != name && entry.shows_the_same(other));
     let mut notes: Vec<String> =
         others.map(|other| format!("{} is Toolyard, too; {twice}", other.name)).collect();
@@ -23,10 +23,7 @@ pub(super) fn notes(file: &ClientFile, name: &str, action: Action, entry: &Entry
         Action::Remove => {}
     }
     if file.scope == Scope::User && action != Action::Nothing && depends_on_state_home(entry) {
-        notes.push(
-            "XDG_STATE_HOME is set here, and a client may not have it: then it has a gateway of its own"
-                .to_owned(),
-        );
+        notes.push("XDG_STATE_HOME is set here; a client without it starts a gateway of its own".to_owned());
     }
     if action != Action::Nothing && system::has_other_names(&file.path) {
         notes.push("the file has other names (hard links), which keep its current content".to_owned());
@@ -65,7 +62,7 @@ fn what_goes(old: &Foreign) -> Option<String> {
     ];
     let known = known.into_iter().filter(|(_, is_there)| *is_there).map(|(key, _)| key.to_owned());
     let keys: Vec<String> = known.chain(old.unused.iter().cloned()).collect();
-    (!keys.is_empty()).then(|| format!("with what is there go its keys {}", keys.join(", ")))
+    (!keys.is_empty()).then(|| format!("the entry is replaced and loses its keys {}", keys.join(", ")))
 }
 
 fn of_a_new_one(file: &ClientFile, entry: &Entry) -> Option<String> {

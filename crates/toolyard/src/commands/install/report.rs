@@ -58,7 +58,7 @@ impl Step<'_> {
         let verb = if self.action == Action::Remove { "loses" } else { "gets" };
         let when = match self.file.client {
             Client::Cursor | Client::Vscode => "at the latest when it is restarted",
-            Client::ClaudeDesktop => "when it is quit, not only its window closed, and started again",
+            Client::ClaudeDesktop => "when it is quit (closing its window is not enough) and started again",
             _ => "when it is restarted",
         };
         say::result(format_args!("{client} {verb} it {when}"));

@@ -34,7 +34,7 @@ fn client() -> Client {
 }
 
 #[tokio::test]
-async fn what_a_pack_has_begun_to_write_is_written_before_an_interrupted_command_ends() {
+async fn a_write_that_a_pack_has_begun_is_finished_before_an_interrupted_command_ends() {
     let client = client();
     let params = json!({ "name": "write", "arguments": {} }).into();
     let view = View::Upstream("writer".into());

@@ -24,14 +24,14 @@ const KEPT: [&str; 10] = [
     "SSL_CERT_DIR",
 ];
 
-/// What is run, and with which variables.
+/// The command and its variables.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Service {
     pub(super) name: String,
     program: PathBuf,
     args: Vec<String>,
     env: Vec<(&'static str, String)>,
-    /// Where launchd puts what the gateway logs.
+    /// The log file of the gateway under launchd.
     log: Option<PathBuf>,
 }
 
@@ -128,12 +128,12 @@ impl Service {
     }
 }
 
-/// What launchd calls the service.
+/// The name of the service for launchd.
 pub(super) fn label(name: &str) -> String {
     format!("dev.toolyard.{name}")
 }
 
-/// A proxy with a password stays out of the file, which others may read.
+/// A proxy with a password is left out of the file, which other users may read.
 fn has_password(value: &str) -> bool {
     value.contains("://") && value.contains('@')
 }
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn words_reach_the_program_as_they_are() {
+    fn arguments_reach_the_program_unchanged() {
         let unit = service().systemd();
         let expected = r#"ExecStart="/opt/100%%/tool yard" "serve" "--config" "/home/you/$$x \"y\".toml""#;
         assert!(unit.lines().any(|line| line == expected), "{unit}");

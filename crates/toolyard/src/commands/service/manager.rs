@@ -1,4 +1,4 @@
-//! What the service manager of the system is asked to do: systemd of this user, or launchd.
+//! Commands for the service manager of the system: systemd of this user, or launchd.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -79,7 +79,7 @@ impl Manager {
         }
     }
 
-    /// Starts the service, or again if it was installed before, so that it is as it is defined now.
+    /// Starts the service, or restarts it if it was installed before, so that it uses the current definition.
     pub(super) fn start(&self, was_installed: bool) -> Result<(), Failure> {
         let unit = self.unit();
         match self.kind {
@@ -99,7 +99,7 @@ impl Manager {
         }
     }
 
-    /// Stops the service; one that does not run is no reason to keep the file.
+    /// Stops the service; if it does not run, the file is removed nevertheless.
     pub(super) fn stop(&self) {
         let stopped = match self.kind {
             Kind::Systemd => self.run("systemctl", &["--user", "disable", "--now", &self.unit()]),
@@ -112,14 +112,14 @@ impl Manager {
         }
     }
 
-    /// Lets the manager notice that the file is gone.
+    /// Makes the manager notice that the file is gone.
     pub(super) fn forget(&self) {
         if self.kind == Kind::Systemd {
             let _ = self.run("systemctl", &["--user", "daemon-reload"]);
         }
     }
 
-    /// In the words of the manager.
+    /// The status, in the words of the manager.
     pub(super) fn state(&self) -> String {
         let asked = match self.kind {
             Kind::Systemd => output("systemctl", &["--user", "is-active", &self.unit()]),
@@ -156,7 +156,7 @@ fn is_there(program: &str) -> bool {
     std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
 }
 
-/// A folder for the time of the check.
+/// A folder for the duration of the check.
 struct Draft(PathBuf);
 
 impl Draft {

@@ -25,8 +25,8 @@ pub(super) fn read(
     Ok(arguments)
 }
 
-/// What the tool would refuse for certain is reported before it is called: a parameter that is missing, or a value that
-/// is not one of those that it may have.
+/// Reports what the tool would certainly refuse before it is called: a missing parameter, or a value that is not
+/// one of the allowed ones.
 fn refuse_early(
     arguments: &Map<String, Value>,
     schema: &Value,
@@ -53,7 +53,7 @@ fn refuse_early(
 fn object(text: &str) -> Result<Map<String, Value>, String> {
     match serde_json::from_str(text) {
         Ok(Value::Object(object)) => Ok(object),
-        Ok(_) => Err("--args wants a JSON object, such as '{\"path\": \"/srv\"}'".to_owned()),
+        Ok(_) => Err("--args requires a JSON object, such as '{\"path\": \"/srv\"}'".to_owned()),
         Err(error) => Err(format!("--args is not valid JSON: {error}")),
     }
 }
@@ -63,7 +63,7 @@ fn argument(text: &str, parameters: &Map<String, Value>) -> Result<(String, Valu
     let (name, value) = text.split_once('=').ok_or_else(wrong)?;
     if let Some(name) = name.strip_suffix(':') {
         let value = serde_json::from_str(value)
-            .map_err(|error| format!("`{name}:=` wants JSON, and this is none: {error}"))?;
+            .map_err(|error| format!("`{name}:=` requires valid JSON: {error}"))?;
         return Ok((name.to_owned(), value));
     }
     if name.is_empty() {
@@ -72,7 +72,7 @@ fn argument(text: &str, parameters: &Map<String, Value>) -> Result<(String, Valu
     Ok((name.to_owned(), typed(name, value, parameters.get(name).unwrap_or(&Value::Null))?))
 }
 
-/// A text, unless the schema takes none.
+/// A text, unless the schema does not allow one.
 fn typed(name: &str, text: &str, schema: &Value) -> Result<Value, String> {
     let kinds: Vec<&str> = match &schema["type"] {
         Value::String(kind) => vec![kind],
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_tool_would_refuse_for_certain_is_reported() {
+    fn arguments_that_the_tool_would_refuse_are_reported() {
         check(&["unit=km"], None, &Ok(json!({ "unit": "km" })));
         check(&["unit=mile"], None, &Err("`unit` must be one of \"m\"|\"km\", and \"mile\" is not"));
         let schema = json!({ "properties": { "path": { "type": "string" } }, "required": ["path", "depth"] });
@@ -146,8 +146,8 @@ mod tests {
         check(
             &["n:={"],
             None,
-            &Err("`n:=` wants JSON, and this is none: EOF while parsing an object at line 1 column 1"),
+            &Err("`n:=` requires valid JSON: EOF while parsing an object at line 1 column 1"),
         );
-        check(&[], Some("[]"), &Err("--args wants a JSON object, such as '{\"path\": \"/srv\"}'"));
+        check(&[], Some("[]"), &Err("--args requires a JSON object, such as '{\"path\": \"/srv\"}'"));
     }
 }

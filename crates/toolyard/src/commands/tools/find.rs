@@ -25,7 +25,7 @@ pub(crate) struct Tool {
     pub(crate) shown: String,
 }
 
-/// What there is, and who could not say.
+/// The tools, and the upstreams that could not list theirs.
 pub(crate) struct Tools {
     pub(crate) all: Vec<Tool>,
     pub(crate) states: Vec<State>,
@@ -102,7 +102,7 @@ impl Tools {
         Ok(Self { all, states, missing })
     }
 
-    /// The one that `name` means: as clients see it, `upstream:tool`, or the bare name of the tool.
+    /// The tool that `name` means: as clients see it, `upstream:tool`, or the bare name of the tool.
     pub(crate) fn find(&self, name: &str) -> Result<&Tool, Failure> {
         let is_it = |tool: &&Tool| tool.shown == name || tool.canonical().eq_ignore_ascii_case(name);
         if let Some(tool) = self.all.iter().find(is_it) {

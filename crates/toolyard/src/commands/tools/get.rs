@@ -1,4 +1,4 @@
-//! `toolyard tools get`: what a tool does and what it takes.
+//! `toolyard tools get`: shows the description and the arguments of a tool.
 
 use clap::Args;
 use serde_json::{Value, json};
@@ -63,7 +63,7 @@ fn parameters(schema: &Value) -> Vec<[String; 3]> {
     schema::parameters(schema).into_iter().map(row).collect()
 }
 
-/// What kind of value a schema wants, in a word.
+/// The type of value that a schema allows, in a word.
 pub(super) fn kind(schema: &Value) -> String {
     match (&schema["type"], schema["enum"].as_array()) {
         (_, Some(choices)) if !choices.is_empty() => {
@@ -77,7 +77,7 @@ pub(super) fn kind(schema: &Value) -> String {
     }
 }
 
-/// How it is called, with what it cannot do without.
+/// An example call with the required arguments.
 fn example(tool: &Tool, schema: &Value) -> Option<String> {
     let required = schema["required"].as_array()?.iter().filter_map(Value::as_str);
     let parameters = schema::parameters(schema);

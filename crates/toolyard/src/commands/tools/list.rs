@@ -8,12 +8,12 @@ use crate::cli::Common;
 use crate::failure::{Failure, refused};
 use crate::say;
 
-/// How much of a description fits a line.
+/// The length of a description that fits a line.
 const FIRST_WORDS: usize = 72;
 
 #[derive(Debug, Args)]
 pub(crate) struct ListArgs {
-    /// Only those of this server.
+    /// Only tools of this server.
     #[arg(long, value_name = "NAME")]
     upstream: Option<String>,
     /// Print them as JSON, schemas included.

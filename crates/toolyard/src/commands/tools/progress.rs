@@ -1,4 +1,4 @@
-//! What is seen of a call while it is under way: what its tool reports and, on a terminal, that time passes.
+//! Shows a call while it is under way: the reports of its tool and, on a terminal, the elapsed time.
 
 use std::io::IsTerminal;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,7 +11,7 @@ use toolyard_proto::{Notification, Raw};
 
 use crate::say;
 
-/// A call that is over by then needs no words.
+/// A call that ends before that needs no progress line.
 const PATIENCE: Duration = Duration::from_secs(2);
 const PROGRESS: &str = "notifications/progress";
 

@@ -37,7 +37,7 @@ fn resolved(about: &Value, whole: &Value, deepest: usize) -> Value {
     plain
 }
 
-/// One kind for all of them, where each has one. That it may be null goes without saying.
+/// One type for all alternatives, if they agree. `null` is left out.
 fn together(all: &[Value]) -> Option<(String, Value)> {
     let all: Vec<&Value> = all.iter().filter(|one| one["type"] != "null").collect();
     let choices: Option<Vec<&Vec<Value>>> = all.iter().map(|one| one["enum"].as_array()).collect();

@@ -1,4 +1,4 @@
-//! The answer of a tool, for people: text as it is, the rest in a few words.
+//! The answer of a tool, for people: text as it is, other content in a few words.
 
 use std::fmt::Write;
 
@@ -37,7 +37,7 @@ fn block(item: &Value) -> String {
     }
 }
 
-/// How much is behind base64.
+/// The number of bytes that base64 text holds.
 fn bytes(base64: &str) -> usize {
     base64.trim_end_matches('=').len() * 3 / 4
 }
@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_kind_of_content_has_its_words() {
+    fn every_kind_of_content_is_shown() {
         let check = |item: Value, expected: &str| assert_eq!(text(&json!({ "content": [item] })), expected);
         check(json!({ "type": "text", "text": "a\nb\n" }), "a\nb");
         check(

@@ -9,10 +9,10 @@ use serde_json::{Value, json};
 use super::{Cast, Chance};
 use crate::support::{Agent, Yard};
 
-/// How many calls of one client are under way together at most.
+/// The most calls of one client at a time.
 const AT_ONCE: u64 = 4;
 
-/// What came of calls.
+/// The results of calls.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
     pub(super) good: usize,
@@ -43,7 +43,7 @@ pub(super) struct Caller {
 
 impl Caller {
     pub(super) fn new(yard: &Yard, cast: Arc<Cast>, number: u64, seed: u64) -> Self {
-        // Half of them keep a session.
+        // Half of the clients use a session.
         let agent = if number.is_multiple_of(2) { yard.agent() } else { yard.agent().shake_hands() };
         Self { agent, cast, number, chance: Chance::new(seed + number + 1), tally: Tally::default() }
     }
@@ -75,8 +75,8 @@ impl Caller {
     fn look_at(&mut self, answer: &Value, name: &str, word: &str) {
         let result = &answer["result"];
         if result.is_object() && result["isError"] != true {
-            let printed = result["content"][0]["text"].as_str().unwrap_or_default();
-            let [who, pid, received] = printed.split(' ').collect::<Vec<_>>()[..] else { panic!("{answer}") };
+            let text = result["content"][0]["text"].as_str().unwrap_or_default();
+            let [who, pid, received] = text.split(' ').collect::<Vec<_>>()[..] else { panic!("{answer}") };
             assert_eq!((who, received), (name, word), "the answer of another upstream: {answer}");
             assert!(self.cast.has_been(name, pid), "no process of that name had the id {pid}: {answer}");
             self.tally.good += 1;

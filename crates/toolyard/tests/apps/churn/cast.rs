@@ -1,4 +1,4 @@
-//! Who plays: apps and instances, each a process, with everybody who ever had its name.
+//! The apps and instances, each a process, with all processes that ever had their names.
 
 use std::collections::HashSet;
 use std::sync::Mutex;
@@ -94,7 +94,7 @@ impl Cast {
         self.roles[at].lock().unwrap().pids.contains(pid)
     }
 
-    /// Once the catalog has exactly what these offer, and each name leads to the process that has it now.
+    /// Whether the catalog has exactly what these offer, and each name leads to the process that has it now.
     pub(super) fn is_complete(&self, agent: &mut Agent) -> Option<()> {
         let mut expected: Vec<String> =
             self.names.iter().flat_map(|name| [format!("{name}__picture"), format!("{name}__who")]).collect();
@@ -106,8 +106,8 @@ impl Cast {
         let is_right = |name: &String, role: &Mutex<Role>| {
             let pid = role.lock().unwrap().living.as_ref().map(Mortal::pid)?;
             let id = agent.send_call(&format!("{name}__who"), &json!({ "word": "here" }));
-            let printed = agent.answer(id);
-            (printed["result"]["content"][0]["text"] == format!("{name} {pid} here")).then_some(())
+            let answer = agent.answer(id);
+            (answer["result"]["content"][0]["text"] == format!("{name} {pid} here")).then_some(())
         };
         let mut is_right = is_right;
         self.names.iter().zip(&self.roles).try_for_each(|(name, role)| is_right(name, role))

@@ -113,7 +113,7 @@ fn toolyard_stdio_joins_the_hub() {
 }
 
 #[test]
-fn a_session_on_stdio_is_back_at_its_instance_when_its_gateway_was_killed() {
+fn a_stdio_session_is_reconnected_to_its_instance_after_its_gateway_was_killed() {
     let mut yard = Yard::start("");
     let _instance = Instance::start(&yard, "shop", "legacy");
     wait_for(&mut hub(&yard), "shop");

@@ -1,4 +1,4 @@
-//! What flows while a call or a subscription is open: lines, progress, updates, and the cancel the other way.
+//! What is sent while a call or a subscription is open: lines, progress, updates, and the cancel the other way.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -20,7 +20,7 @@ struct Log {
     followers: AtomicUsize,
 }
 
-/// Counted out however it ends.
+/// Decrements the count, however the call ends.
 struct Follower<'a>(&'a Log);
 
 impl Drop for Follower<'_> {
@@ -83,18 +83,18 @@ fn a_line_arrives_as_soon_as_it_is_written() {
         log.wait_for_followers(1);
         let mut took: Vec<Duration> = (1..=21)
             .map(|n| {
-                let (line, printed) = (format!("line {n}"), Instant::now());
+                let (line, started) = (format!("line {n}"), Instant::now());
                 log.lines.send(line.clone()).unwrap();
                 let received = agent.next_received("notifications/progress");
-                let reported = json!({ "progressToken": "follow", "progress": n, "message": line });
-                assert_eq!(received["params"], reported);
-                printed.elapsed()
+                let expected = json!({ "progressToken": "follow", "progress": n, "message": line });
+                assert_eq!(received["params"], expected);
+                started.elapsed()
             })
             .collect();
         took.sort();
         eprintln!("from line to client: median {:?}, slowest {:?}", took[10], took[20]);
-        // The bound is meant for each line. A machine that is busy with other tests may be late with some of
-        // them, so the median is held to it here, and the slowest is printed.
+        // The bound is meant for each line. A machine that is busy with other tests may deliver some of them late,
+        // so only the median is checked here, and the slowest is printed.
         assert!(took[10] < Duration::from_millis(200), "{took:?}");
         log.lines.send("end".into()).unwrap();
         assert_eq!(agent.answer(id)["result"]["content"][0]["text"], "21 lines");
@@ -119,7 +119,7 @@ fn a_cancel_stops_the_instance_and_nothing_is_left() {
         agent.write(&json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": cancelled }));
         let took = log.wait_for_followers(0);
         assert!(took < Duration::from_secs(1), "{took:?}");
-        // What the first round leaves open for good, connections for one, is not counted.
+        // Connections and the like that the first round leaves open for good are not counted.
         if round == 1 {
             before = tasks();
         }
@@ -135,7 +135,7 @@ fn a_cancel_stops_the_instance_and_nothing_is_left() {
 }
 
 #[test]
-fn who_leaves_in_the_middle_of_a_call_leaves_nothing_running() {
+fn a_client_that_disconnects_during_a_call_leaves_nothing_running() {
     let yard = Yard::start("");
     let (log, _hosted) = hosted(&yard);
     let (mut agent, mut other) = (hub(&yard), hub(&yard));
@@ -189,7 +189,7 @@ fn updates_of_a_resource_are_sent_until_it_is_unsubscribed() {
         ann.ask("ping", json!({}));
         assert!(!ann.received.iter().any(|(_, line)| is_updated(line)), "{era}: {:?}", ann.received);
 
-        // To disconnect ends it as well.
+        // A disconnect ends the subscription, too.
         ann.ask("resources/subscribe", json!({ "uri": WATCHED }));
         ann.call("instances_disconnect", &json!({}));
         update(&mut other);

@@ -17,12 +17,12 @@ fn wait_for_shop(agent: &mut Agent) {
 
 fn handle(agent: &mut Agent) -> String {
     let result = agent.call("yard__instances_connect", &json!({ "instance_id": "shop" }));
-    let reported = &result["structuredContent"];
+    let connected = &result["structuredContent"];
     assert_eq!(
-        (&reported["instance_id"], &reported["expires_after_idle_seconds"]),
+        (&connected["instance_id"], &connected["expires_after_idle_seconds"]),
         (&json!("shop"), &json!(3600))
     );
-    reported["handle"].as_str().unwrap_or_else(|| panic!("{result}")).to_owned()
+    connected["handle"].as_str().unwrap_or_else(|| panic!("{result}")).to_owned()
 }
 
 fn echo(handle: &str) -> Value {
@@ -90,7 +90,7 @@ fn a_handle_calls_an_instance_from_any_connection_and_lists_stay_as_they_are() {
 }
 
 #[test]
-fn a_handle_is_of_no_use_to_others() {
+fn a_handle_is_refused_for_other_principals() {
     let yard = Yard::start(&format!("\n[auth]\nsecret = \"{SECRET}\"\n"));
     let _instance = Instance::start(&yard, "shop", "both");
     let agent = |name: &str| {
@@ -122,7 +122,7 @@ fn a_call_by_handle_or_id_is_answered_as_one_by_name() {
     let (mut compared, mut same) = (0, 0);
     for tool in direct.list("tools/list", "tools") {
         let name = tool["name"].as_str().unwrap();
-        // What it asks is sealed for the one request that was made.
+        // The sealed state is valid for the one request that was made.
         let arguments = fitting_arguments(&tool);
         let own = direct.call(name, &arguments);
         if own.contains("input_required") || own.contains("taskId") {
@@ -136,7 +136,7 @@ fn a_call_by_handle_or_id_is_answered_as_one_by_name() {
             assert_eq!(through.call("yard__instances_call", &outer), by_name, "{name}");
         }
         compared += 1;
-        // Resources go by other names here, and by none in what was not about one.
+        // Resource links have other names here, and no name if the answer was not about a resource.
         same += usize::from(by_name == own);
         assert!(by_name == own || own.contains("://"), "{name}: {by_name} {own}");
     }
@@ -146,7 +146,7 @@ fn a_call_by_handle_or_id_is_answered_as_one_by_name() {
 }
 
 #[test]
-fn what_a_profile_leaves_out_cannot_be_called_by_id_either() {
+fn tools_outside_a_profile_cannot_be_called_by_id_either() {
     let yard = Yard::start("\n[profiles.bare]\nupstreams = [\"yard\"]\n");
     let _instance = Instance::start(&yard, "shop", "both");
     wait_for_shop(&mut yard.agent());
@@ -154,7 +154,7 @@ fn what_a_profile_leaves_out_cannot_be_called_by_id_either() {
     let call = json!({ "instance_id": "shop", "tool": "test_echo", "arguments": { "text": "hi" } });
     let refused = agent.call("yard__instances_call", &call);
     assert!(error_text(&refused).contains("instance `shop` is not in this profile"), "{refused}");
-    // Where only `yard` is seen, there is nothing to leave out.
+    // A view that shows only `yard` has nothing to leave out.
     let mut alone = Agent::in_view(&yard, "yard");
     assert_eq!(alone.call("instances_call", &call)["content"][0]["text"], "hi");
 }
@@ -190,7 +190,7 @@ fn over_http_a_stateless_call_reaches_an_instance_with_the_headers_of_its_tool()
     let key = key["structuredContent"]["handle"].clone();
     for (tool, arguments, expected) in [
         ("test_echo", json!({ "text": "alone" }), "alone"),
-        // Its argument travels in a header as well, which the instance insists on.
+        // Its argument is also sent in a header, which the instance requires.
         ("test_x_mcp_header", json!({ "region": "eu-1" }), "eu-1"),
         ("test_tool_with_progress", json!({}), "Progress was reported"),
     ] {

@@ -24,13 +24,13 @@ impl Instance {
         Self::announced(yard, (id, id), child, port)
     }
 
-    /// The same, by another name than its id.
+    /// The same, with a name that differs from its id.
     pub(crate) fn start_as(yard: &Yard, id: &str, name: &str) -> Self {
         let (child, port) = listening("both");
         Self::announced(yard, (id, name), child, port)
     }
 
-    /// The same, reached through something that sees what is asked of it.
+    /// The same, through a proxy that records the requests.
     pub(crate) fn start_behind_proxy(yard: &Yard, id: &str, era: &str) -> (Self, Proxy) {
         let (child, port) = listening(era);
         let proxy = Proxy::to(port);
@@ -69,7 +69,7 @@ fn listening(era: &str) -> (Child, u16) {
     (child, address.rsplit_once(':').unwrap().1.parse().unwrap())
 }
 
-/// Starts the fixture and waits until it listens; gives its address.
+/// Starts the fixture and waits until it listens; returns its address.
 pub(crate) fn fixture(arguments: &[&str], scheme: &str) -> (Child, String) {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     let mut command = Command::new(PROGRAM.get_or_init(|| testkit::build("fixture")));
@@ -88,7 +88,7 @@ pub(crate) fn fixture(arguments: &[&str], scheme: &str) -> (Child, String) {
 
 /// A set of tools of the SDK that the test itself serves, so that it can look inside.
 pub(crate) struct Hosted {
-    /// Before the runtime it lives in.
+    /// Dropped before the runtime that it runs in.
     _server: Server,
     _runtime: Runtime,
 }

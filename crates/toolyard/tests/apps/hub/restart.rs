@@ -1,4 +1,4 @@
-//! Sessions of the hub over a restart of the gateway: what they were connected to is not forgotten.
+//! Hub sessions over a restart of the gateway: their connections are restored.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::Stdio;
@@ -55,7 +55,7 @@ impl Session {
         BufReader::new(stream).lines().map(|line| line.expect("some word"))
     }
 
-    /// Connects, and waits until that is kept.
+    /// Connects, and waits until that is stored.
     fn connect(&self, yard: &Yard, id: &str) {
         let result = self.call(yard, "instances_connect", &json!({ "instance_id": id }));
         assert!(result["isError"].is_null(), "{result}");
@@ -63,12 +63,12 @@ impl Session {
     }
 }
 
-/// Whether any session is kept with this instance.
+/// Whether a stored session is connected to this instance.
 fn is_kept(yard: &Yard, id: &str) -> bool {
     kept(yard).iter().any(|text| text.contains(&format!(r#""keepsake":"{id}""#)))
 }
 
-/// What is kept of each session.
+/// The stored sessions.
 fn kept(yard: &Yard) -> Vec<String> {
     let files = std::fs::read_dir(yard.folder().join("state/sessions")).into_iter().flatten().flatten();
     files.filter_map(|file| std::fs::read_to_string(file.path()).ok()).collect()
@@ -79,7 +79,7 @@ fn watches(yard: &Yard) -> bool {
 }
 
 #[test]
-fn a_session_over_http_is_at_its_instance_when_the_gateway_was_restarted() {
+fn an_http_session_is_reconnected_to_its_instance_after_a_restart_of_the_gateway() {
     for era in ["legacy", "both"] {
         let mut yard = Yard::start("");
         let _instance = Instance::start(&yard, "shop", era);
@@ -88,13 +88,13 @@ fn a_session_over_http_is_at_its_instance_when_the_gateway_was_restarted() {
         session.connect(&yard, "shop");
         let before = session.tools(&yard);
         yard.restart();
-        // The very first word waits for the instance to be found.
+        // The very first request waits for the instance to be found.
         assert_eq!(session.echo(&yard)["content"][0]["text"], "still here", "{era}");
         assert_eq!(session.tools(&yard), before, "{era}");
         assert_eq!(wait_for(&mut hub(&yard), "shop")["sessions"], 1, "{era}");
-        // Who was not connected is not connected now.
+        // A session that was not connected is not connected now.
         assert_eq!(other.tools(&yard).len(), HUB_TOOLS.len(), "{era}");
-        // To disconnect is not forgotten either.
+        // A disconnect is remembered, too.
         session.call(&yard, "instances_disconnect", &json!({}));
         eventually("the end of it to be kept", || (!is_kept(&yard, "shop")).then_some(()));
         yard.restart();
@@ -119,17 +119,17 @@ fn a_session_receives_an_error_until_its_instance_is_back_and_then_a_notificatio
     assert!(error_text(&refused).contains("`shop` is not back yet"), "{refused}");
     assert_eq!(session.tools(&yard).len(), HUB_TOOLS.len());
 
-    let mut printed = session.listen(&yard);
-    printed.find(String::is_empty).expect("the stream is open");
+    let mut lines = session.listen(&yard);
+    lines.find(String::is_empty).expect("the stream is open");
     let _again = Instance::start(&yard, "shop", "both");
-    printed
+    lines
         .find(|line| line.contains("notifications/tools/list_changed"))
         .expect("the client is notified of the change");
     assert_eq!(session.echo(&yard)["content"][0]["text"], "still here");
 }
 
 #[test]
-fn what_was_watched_at_one_instance_is_not_watched_at_the_next_before_a_restart_or_after() {
+fn subscriptions_at_one_instance_do_not_move_to_the_next_before_or_after_a_restart() {
     for is_away in [false, true] {
         let mut yard = Yard::start("");
         let (mut one, _two) =

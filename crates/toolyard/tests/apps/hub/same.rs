@@ -9,7 +9,7 @@ use super::wire::Wire;
 use super::{HUB_TOOLS, fitting_arguments, hub, wait_for};
 use crate::support::Yard;
 
-/// The same program, spoken to directly.
+/// The same program, without the hub.
 struct Direct {
     child: Child,
     wire: Wire,
@@ -41,8 +41,8 @@ fn check(era: &str, compare: impl Fn(&mut Wire, &mut Wire)) {
     compare(&mut through, &mut direct.wire);
 }
 
-/// A tool that asks the client something, which ours cannot answer, or that runs as a task, which it does not
-/// know. Between a client and an instance of different eras that is bridged, so it is not the same by design.
+/// Tools that ask the client something, which this client cannot answer, or that run as a task, which it does not
+/// support. Between a client and an instance of different eras these are bridged, so they differ by design.
 fn is_bridged(answer: &str) -> bool {
     ["did not declare", "runs as a task only"].iter().any(|words| answer.contains(words))
 }
@@ -97,7 +97,7 @@ fn lists_of_an_instance_are_listed_by_the_hub_as_they_are() {
 }
 
 #[test]
-fn resources_read_through_the_hub_are_as_they_are_directly() {
+fn resources_through_the_hub_equal_direct_ones() {
     for era in ["legacy", "both"] {
         check(era, |through, direct| {
             let uris =
@@ -111,7 +111,7 @@ fn resources_read_through_the_hub_are_as_they_are_directly() {
 }
 
 #[test]
-fn prompts_got_through_the_hub_are_as_they_are_directly() {
+fn prompts_through_the_hub_equal_direct_ones() {
     for era in ["legacy", "both"] {
         check(era, |through, direct| {
             let mut got = 0;
@@ -133,7 +133,7 @@ fn prompts_got_through_the_hub_are_as_they_are_directly() {
 }
 
 #[test]
-fn completions_through_the_hub_are_as_they_are_directly() {
+fn completions_through_the_hub_equal_direct_ones() {
     check("both", |through, direct| {
         for reference in [
             json!({ "type": "ref/prompt", "name": "test_prompt_with_arguments" }),

@@ -19,7 +19,7 @@ async fn there() -> &'static str {
     "two"
 }
 
-/// Has a name that the hub has too.
+/// Has the same name as a tool of the hub.
 #[tool]
 async fn instances_list() -> &'static str {
     "the instance's own"
@@ -57,7 +57,7 @@ fn two_sessions_on_two_instances_see_nothing_of_each_other() {
     assert!(error_text(&eve.call("here", &json!({}))).contains("not connected to an instance"));
     let listed = wait_for(&mut bob, "two");
     assert_eq!((&listed["sessions"], &listed["current"]), (&json!(1), &json!(true)), "{listed}");
-    // What ann and bob did was not eve's business.
+    // Eve's session is not affected by those of Ann and Bob.
     assert_eq!(beside_hub(&mut eve), Vec::<String>::new());
     assert_eq!(eve.changes_within(std::time::Duration::from_millis(50)), 0);
     bob.leave();
@@ -75,7 +75,7 @@ fn connecting_to_another_instance_switches_and_announces_it() {
     agent.wait_for_news(|tools| tools.contains(&"here".to_owned()));
     connect(&mut agent, "two");
     agent.wait_for_news(|tools| tools.contains(&"there".to_owned()) && !tools.contains(&"here".to_owned()));
-    // Where it is already, nothing changes.
+    // Connecting to the same instance again changes nothing.
     agent.received.clear();
     connect(&mut agent, "two");
     assert_eq!(agent.changes_within(std::time::Duration::from_millis(50)), 0);
@@ -83,7 +83,7 @@ fn connecting_to_another_instance_switches_and_announces_it() {
 }
 
 #[test]
-fn the_hubs_own_tools_win_and_answer_to_a_slash_too() {
+fn the_hubs_own_tools_take_precedence_and_can_be_called_with_a_slash() {
     let yard = Yard::start("");
     let _one = one(&yard);
     let mut agent = hub(&yard);
@@ -99,7 +99,7 @@ fn the_hubs_own_tools_win_and_answer_to_a_slash_too() {
     let names = agent.tools();
     assert_eq!(names.iter().filter(|name| *name == "instances_list").count(), 1, "{names:?}");
     assert!(agent.call("instances_list", &json!({}))["structuredContent"]["instances"].is_array());
-    // Connected, no id is needed; and a call by id reaches what the hub's own name hides.
+    // While connected, no id is needed; and a call by id reaches the tool that the hub's own name hides.
     for arguments in
         [json!({ "tool": "instances_list" }), json!({ "tool": "instances_list", "instance_id": "one" })]
     {
@@ -136,7 +136,7 @@ fn a_failed_connect_is_an_error_with_the_reason() {
 }
 
 #[test]
-fn an_instance_that_goes_takes_its_tools_along_and_comes_back_under_its_id() {
+fn an_instance_that_ends_takes_its_tools_along_and_comes_back_under_its_id() {
     let yard = Yard::start("");
     let instance = Instance::start(&yard, "shop", "both");
     let mut agent = hub(&yard);

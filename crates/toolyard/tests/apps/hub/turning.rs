@@ -1,4 +1,4 @@
-//! What a session leaves behind at an instance when it turns to another: nothing.
+//! A session that switches to another instance leaves nothing behind at the first.
 
 use serde_json::json;
 
@@ -9,7 +9,7 @@ use crate::support::{Yard, eventually};
 const WATCHED: &str = "test://watched-resource";
 
 #[test]
-fn who_turns_to_another_instance_leaves_no_session_at_the_first() {
+fn switching_to_another_instance_ends_the_session_at_the_first() {
     let yard = Yard::start("");
     let (_one, seen) = Instance::start_behind_proxy(&yard, "one", "legacy");
     let _two = Instance::start(&yard, "two", "legacy");

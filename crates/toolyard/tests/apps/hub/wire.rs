@@ -15,7 +15,7 @@ pub(crate) struct Wire {
 }
 
 impl Wire {
-    /// Opens a session, in a view where one is named.
+    /// Opens a session, in the named view if there is one.
     pub(crate) fn open(address: &str, view: Option<&str>) -> Self {
         let mut wire = Self::connect(address, false);
         if let Some(view) = view {

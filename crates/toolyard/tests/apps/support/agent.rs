@@ -1,4 +1,4 @@
-//! An agent that speaks lines of JSON-RPC: requests that stand alone, or a session of 2025-11-25.
+//! An agent that speaks lines of JSON-RPC: stateless requests, or a session of 2025-11-25.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -43,7 +43,7 @@ impl Agent {
         Self::over(stream.try_clone().unwrap(), stream, close)
     }
 
-    /// At both ends of a program that a client's config runs.
+    /// An agent on stdin and stdout of a program, as in a client's config.
     pub(crate) fn of_program(child: &mut Child) -> Self {
         let (stdin, stdout) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
         Self::over(stdout, stdin, || {})
@@ -78,7 +78,7 @@ impl Agent {
         self.shake_hands_with(&json!({}))
     }
 
-    /// The same, as a client that can do this.
+    /// The same, as a client with these capabilities.
     pub(crate) fn shake_hands_with(mut self, capabilities: &Value) -> Self {
         let info = json!({ "name": "t", "version": "1" });
         let params =
@@ -90,7 +90,7 @@ impl Agent {
         self
     }
 
-    /// Leaves.
+    /// Disconnects.
     pub(crate) fn leave(self) {
         (self.close)();
     }
@@ -99,12 +99,12 @@ impl Agent {
         self.write_text(&format!("{message}\n"));
     }
 
-    /// Bytes as they are.
+    /// Writes raw bytes.
     pub(crate) fn write_text(&mut self, text: &str) {
         self.stream.write_all(text.as_bytes()).unwrap();
     }
 
-    /// Sends a request; gives its id.
+    /// Sends a request; returns its id.
     pub(crate) fn send(&mut self, method: &str, mut params: Value) -> u64 {
         self.last += 1;
         if !self.is_legacy {
@@ -129,12 +129,12 @@ impl Agent {
         }
     }
 
-    /// The first line that comes, whatever it is.
+    /// The next line, of any kind.
     pub(crate) fn answer_or_refusal(&mut self) -> Value {
         self.lines.recv_timeout(PATIENCE).expect("some word")
     }
 
-    /// Every answer was asked for, and asked after.
+    /// There is no answer that was not requested, or not read.
     pub(crate) fn nothing_is_left(&mut self) {
         self.changes_within(Duration::from_millis(100));
         assert!(self.answers.is_empty(), "answers to nothing: {:?}", self.answers);

@@ -1,4 +1,4 @@
-//! An app as it exists in the field: newline JSON over a socket, camelCase, numbers to match answers by.
+//! An app as existing ones are: newline JSON over a socket, camelCase, numbers as correlation ids.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::{PATIENCE, Yard};
 
-/// How an app comes in.
+/// How an app connects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Door {
     Tcp,
@@ -182,7 +182,7 @@ impl App {
         self.write(line.as_bytes());
     }
 
-    /// Answers every call with its tool and parameters until the gateway hangs up.
+    /// Answers every call with its tool and parameters until the gateway disconnects.
     pub(crate) fn echo(mut self) -> std::thread::JoinHandle<()> {
         std::thread::spawn(move || {
             while let Ok(message) = self.lines.recv() {
@@ -199,14 +199,14 @@ impl App {
         })
     }
 
-    /// Whether the gateway has hung up.
+    /// Whether the gateway has disconnected.
     pub(crate) fn is_closed(&self) -> bool {
         matches!(self.lines.recv_timeout(PATIENCE), Err(std::sync::mpsc::RecvTimeoutError::Disconnected))
     }
 }
 
 impl Drop for App {
-    /// As the system does when a process ends.
+    /// Closes the connection as the system does when a process ends.
     fn drop(&mut self) {
         (self.close)();
     }

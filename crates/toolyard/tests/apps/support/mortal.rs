@@ -1,4 +1,4 @@
-//! Apps and instances that are real processes, say who they are, and can be killed.
+//! Apps and instances that are real processes, report their identity, and can be killed.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -35,7 +35,7 @@ impl Mortal {
         Self::start(&["instance", folder.to_str().unwrap(), name])
     }
 
-    /// Where the program is.
+    /// The path of the program.
     pub(crate) fn program() -> &'static Path {
         static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
         PROGRAM.get_or_init(|| testkit::build_target("toolyard-app", ["--example", "mortal"]))
@@ -49,7 +49,7 @@ impl Mortal {
 }
 
 impl Drop for Mortal {
-    /// With -9.
+    /// Kills it with SIGKILL.
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();

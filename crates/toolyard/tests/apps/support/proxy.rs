@@ -1,4 +1,4 @@
-//! A TCP proxy that can stop forwarding without closing anything, or refuse and cut like a balancer whose
+//! A TCP proxy that can stop forwarding without closing anything, or refuse and cut connections like a balancer whose
 //! other servers are gone.
 
 use std::io::{ErrorKind, Read, Write};
@@ -19,7 +19,7 @@ struct State {
     ended: AtomicBool,
     held: AtomicBool,
     refuses: AtomicBool,
-    /// All that was asked.
+    /// All requests so far.
     asked: Mutex<String>,
     /// Each connection, and whether its last bytes were a request.
     pairs: Mutex<Vec<(TcpStream, TcpStream, Arc<AtomicBool>)>>,
@@ -52,12 +52,12 @@ impl Proxy {
         self.state.asked.lock().unwrap().contains(word)
     }
 
-    /// What has gone through so far does not count any more.
+    /// Forgets the requests so far.
     pub(crate) fn forget(&self) {
         self.state.asked.lock().unwrap().clear();
     }
 
-    /// Cuts every connection that no request is under way on, and closes new ones at once.
+    /// Cuts every connection without a request under way, and closes new ones at once.
     pub(crate) fn refuse_and_cut_idle(&self) {
         self.state.refuses.store(true, Ordering::SeqCst);
         self.state.pairs.lock().unwrap().retain(|(client, server, is_asked)| {

@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 use super::*;
 
 #[test]
-fn plain_words_mean_what_they_say() {
+fn lucene_syntax_in_plain_words_is_escaped() {
     let check = |words: &str, expected: &str| assert_eq!(lucene("artist", words), expected);
     check("Sigur Rós", "artist:(Sigur Rós)");
     check("AC/DC", r"artist:(AC\/DC)");

@@ -1,4 +1,4 @@
-//! What fields say about each other.
+//! Relations between fields.
 
 use super::*;
 
@@ -30,7 +30,7 @@ fn check_related(value: &Value, expected: &str) {
 }
 
 #[test]
-fn what_fields_say_about_each_other_is_checked() {
+fn relations_between_fields_are_checked() {
     let check = check_related;
     check(&json!({ "from": 1, "to": 2, "year": 3, "side": "A" }), "fine");
     check(&json!({ "kind": "tape", "side": "the second" }), "fine");
@@ -47,7 +47,7 @@ fn what_fields_say_about_each_other_is_checked() {
 }
 
 #[test]
-fn null_is_the_same_as_nothing_to_an_optional_field() {
+fn null_counts_as_absent_for_an_optional_field() {
     let check = check_related;
     check(&json!({ "from": null, "to": 5 }), "`from` is missing: `to` needs it");
     check(&json!({ "from": 1, "to": null }), "fine");
@@ -62,7 +62,7 @@ fn null_is_the_same_as_nothing_to_an_optional_field() {
 }
 
 #[test]
-fn null_is_something_to_a_field_that_must_be_there() {
+fn null_counts_as_given_for_a_required_field() {
     let checker = Checker::new(json!({
         "properties": { "a": { "type": ["string", "null"] } },
         "required": ["a"],
@@ -108,7 +108,7 @@ fn only_one_form_of_one_of_may_fit() {
 }
 
 #[test]
-fn what_a_list_must_hold_and_how_fields_may_be_called_is_checked() {
+fn contains_and_property_names_are_checked() {
     let check = |name: &str, value: Value, expected: &str| {
         let wrong = format!("The arguments are not valid: {expected}.");
         let expected = if expected == "fine" { expected } else { &wrong };
@@ -143,8 +143,8 @@ fn conditions_at_the_top_of_a_schema_are_described_in_words() {
     assert_eq!(published.get("not"), None);
     assert!(published.get("dependentRequired").is_some());
     let any = json!({ "description": "A.", "anyOf": [{ "required": ["a"] }, { "required": ["b", "c"] }] });
-    let reported = json!({ "description": "A. Give at least one of `a` or `b` and `c`." });
-    assert_eq!(Checker::new(any).published(), reported);
+    let expected = json!({ "description": "A. Give at least one of `a` or `b` and `c`." });
+    assert_eq!(Checker::new(any).published(), expected);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What a schema may ask for, and that nothing which schemars writes by itself is refused.
+//! Supported conditions, and that everything which schemars writes by itself is supported.
 
 use std::collections::{BTreeSet, HashSet};
 use std::num::{NonZeroU16, NonZeroU64};
@@ -8,14 +8,14 @@ use std::time::{Duration, SystemTime};
 use super::*;
 
 #[test]
-fn what_cannot_be_checked_is_refused_at_once() {
+fn unsupported_conditions_are_refused_at_once() {
     let check = |schema: Value, expected: Option<&str>| {
         let made = catch_unwind(|| Checker::new(json!({ "properties": { "a": schema } })));
         let message = made.err().map(|panic| *panic.downcast::<String>().unwrap());
         assert_eq!(message.as_deref(), expected, "{schema}");
     };
     let cannot = |what: &str| {
-        format!("{what} in a schema cannot be checked: say it in other words, or with `check` and `rule`")
+        format!("{what} in a schema cannot be checked: express it differently, or with `check` and `rule`")
     };
     check(json!({ "unevaluatedItems": false }), Some(&cannot("`unevaluatedItems`")));
     check(json!({ "not": { "additionalItems": {} } }), Some(&cannot("`additionalItems`")));
@@ -85,7 +85,7 @@ struct Flattened {
 }
 
 #[test]
-fn what_schemars_writes_is_known() {
+fn everything_that_schemars_writes_is_supported() {
     Checker::new(schema::input::<Ordinary>());
     let schema = schema::input::<Flattened>();
     assert_eq!(schema["unevaluatedProperties"], false, "otherwise this shows nothing");

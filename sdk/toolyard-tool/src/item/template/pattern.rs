@@ -37,14 +37,14 @@ impl Pattern {
         })
     }
 
-    /// The values of the variables, if `uri` fits.
+    /// The values of the variables, if `uri` matches.
     pub(crate) fn fit(&self, uri: &str) -> Option<Vec<(String, String)>> {
         fit(&self.0, uri)
     }
 }
 
-/// As much as possible goes to each variable, the first one first, so that `{name}.{kind}` splits at the last
-/// dot. What is left for the others is known beforehand, so that nothing is tried twice.
+/// Each variable takes as much as possible, the first one first, so that `{name}.{kind}` splits at the last
+/// dot. The possible positions of the rest are computed beforehand, so nothing is tried twice.
 fn fit(parts: &[Part], uri: &str) -> Option<Vec<(String, String)>> {
     let rests = rests(parts, uri)?;
     let (mut found, mut at) = (Vec::new(), 0);
@@ -66,7 +66,7 @@ fn end_of_part(uri: &str, at: usize) -> usize {
     uri[at..].find('/').map_or(uri.len(), |length| at + length)
 }
 
-/// For each part, where in `uri` all that follow it may begin. Nothing, if the whole does not fit.
+/// For each part, the positions in `uri` where the parts after it may begin. `None` if the whole does not match.
 fn rests(parts: &[Part], uri: &str) -> Option<Vec<Vec<bool>>> {
     let mut rests = Vec::with_capacity(parts.len());
     let mut rest: Vec<bool> = (0..=uri.len()).map(|at| at == uri.len()).collect();
@@ -96,7 +96,7 @@ fn begins_with_variable(with_slashes: bool, uri: &str, rest: &[bool]) -> Vec<boo
     begins
 }
 
-/// Without percent signs; what is not well-formed stays as it is.
+/// Percent-decoded; invalid escapes are kept.
 fn decoded(text: &str) -> String {
     let (mut bytes, mut rest) = (Vec::with_capacity(text.len()), text.as_bytes());
     while let [first, tail @ ..] = rest {
@@ -137,7 +137,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_finds_what_trying_everything_finds(
+        fn matching_finds_the_same_as_trying_everything(
             template in "a:([./aé]{0,2}\\{\\+?x\\}){1,3}[./a]{0,2}",
             uri in "(a:)?[./aé]{0,9}",
         ) {

@@ -1,6 +1,6 @@
 //! A call that asks before it becomes a task: its questions are its answer, and the client calls again with
-//! what it found out. It becomes one when those questions are answered, when it asks in another way, or when it
-//! has not asked for a while; one that ends before is answered like any other call.
+//! the replies. It becomes a task when those questions are answered, when it asks in another way, or when it
+//! has not asked for a while; a call that ends before is answered like any other.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -15,12 +15,12 @@ use super::{Outcome, State, Task};
 /// How long a call may go without a question before it becomes a task all the same.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// How far a call is on its way to a task.
+/// The stages of a call that becomes a task.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Stage {
     /// It runs, and has not asked yet.
     Call,
-    /// It asks by its answer, or looks whether it has to.
+    /// It asks by its answer, or checks whether it has to.
     Asking,
     /// The client receives the task.
     Task,
@@ -33,7 +33,7 @@ struct Unannounced {
     is_announced: bool,
 }
 
-/// What the call is answered with: that the task has `started`, or whatever came of it before.
+/// The answer to the call: that the task has `started`, or its earlier outcome.
 pub(in crate::tasks) fn answer(
     task: Arc<Task>,
     kept: Arc<Kept>,
@@ -60,8 +60,8 @@ pub(in crate::tasks) fn answer(
 }
 
 impl Task {
-    /// Whether questions are to be put by answering the call. If so, it does not become a task until it is known
-    /// whether they have to.
+    /// Whether questions are asked by answering the call. If so, it does not become a task until it is known
+    /// whether they have to be asked.
     pub(crate) fn asks_by_answer(&self) -> bool {
         let mut state = self.state();
         if state.stage == Stage::Call {
@@ -75,7 +75,7 @@ impl Task {
         self.begin_if(|_| true);
     }
 
-    /// Nothing if it is one already, or over.
+    /// Does nothing if it is a task already, or has ended.
     fn begin_if(&self, may_begin: impl FnOnce(Stage) -> bool) {
         self.change(|state| {
             let begins = state.stage != Stage::Task && state.outcome.is_none() && may_begin(state.stage);
@@ -86,7 +86,7 @@ impl Task {
         });
     }
 
-    /// Waits until the call is a task, or is over without having become one.
+    /// Waits until the call becomes a task, or ends without becoming one.
     async fn settled(&self) -> Option<Outcome> {
         loop {
             let seen = self.version();

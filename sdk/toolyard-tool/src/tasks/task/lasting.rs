@@ -1,4 +1,4 @@
-//! A task that lasts: what clients see of it is stored first, so that a program that dies at any moment leaves
+//! A stored task: its state is stored before clients see it, so that a program that dies at any moment leaves
 //! nothing lost and nothing that was never true.
 
 use std::collections::HashSet;
@@ -14,7 +14,7 @@ use super::{Outcome, Standing, State, Task};
 use crate::tasks::kept::Kept;
 use crate::tasks::store::{TaskRecord, TaskState, TaskStore, TaskStoreError};
 
-/// Where a task is stored, and whose it is.
+/// The store of a task, and its owner.
 pub(in crate::tasks) struct Lasting {
     store: Arc<dyn TaskStore>,
     owner: String,
@@ -61,7 +61,7 @@ impl Lasting {
     }
 }
 
-/// The owners whose tasks a client may ask about; the first is the owner of those that it starts. A local client
+/// The owners whose tasks a client may ask about; the first owns those that the client starts. A local client
 /// that proves its user also sees what unproven local clients have started, and not the other way round.
 pub(in crate::tasks) fn owners_of(origin: &Origin) -> Vec<String> {
     match origin.principal.id() {
@@ -75,7 +75,7 @@ fn is_proven(origin: &Origin) -> bool {
     origin.is_proven || *origin.principal.id() != PrincipalId::Local
 }
 
-/// Two principals never have the same.
+/// Two principals never have the same key.
 fn key(principal: &Principal) -> String {
     match principal.id() {
         PrincipalId::Local => "local".into(),
@@ -119,7 +119,7 @@ impl Task {
         });
     }
 
-    /// As it is stored; of a task that does not last, as it is.
+    /// A task in the form in which it is stored; other tasks as they are.
     pub(in crate::tasks) async fn stored_standing(&self) -> Result<Standing, CallError> {
         let Some(lasting) = &self.lasting else { return Ok(self.standing()) };
         let (standing, version) = {
@@ -135,7 +135,7 @@ impl Task {
         }
     }
 
-    /// Removes what was stored of a task that no client learnt of.
+    /// Removes a stored task that was never announced to its client.
     pub(super) fn remove_stored(&self) {
         let Some(lasting) = &self.lasting else { return };
         if lasting.saved.borrow().is_none() {
@@ -184,7 +184,7 @@ impl Task {
 }
 
 impl Lasting {
-    /// Stores the task as it is, and gives what clients may see now.
+    /// Stores the current state, and returns what clients may see now.
     async fn save(&self, task: &Task) -> Result<Standing, TaskStoreError> {
         let (record, standing, version) = {
             let state = task.state();
@@ -211,7 +211,7 @@ impl Lasting {
     }
 }
 
-/// The tasks that this process runs, in whatever set: another set must not take them for interrupted.
+/// The tasks that this process runs, in any set: another set must not treat them as interrupted.
 static RUNNING: LazyLock<Mutex<HashSet<String>>> = LazyLock::new(Mutex::default);
 
 struct RunningHere(String);

@@ -1,5 +1,5 @@
-//! What a task that lasts has asked so far. A run after a restart gets the answers that were given before it, and
-//! the question that was open can be answered before the run asks it again.
+//! The questions of a stored task so far. A run after a restart gets the answers that were given before it, and
+//! a question that was open can be answered before the run asks it again.
 
 use toolyard_model::Ask;
 use toolyard_proto::{Method, Raw};
@@ -17,7 +17,7 @@ pub(in crate::tasks) struct Past {
 }
 
 impl Past {
-    /// Of a run that can be resumed: with the questions of the run before it.
+    /// For a run that can be resumed, with the questions of the run before it.
     pub(in crate::tasks) fn of(questions: Vec<TaskQuestion>) -> Self {
         let (answers, open): (Vec<_>, Vec<_>) = questions.into_iter().partition(|one| one.answer.is_some());
         let open = open.into_iter().map(|one| (one.key.clone(), ask_of(&one))).collect();
@@ -58,7 +58,7 @@ impl Past {
         !answered.is_empty()
     }
 
-    /// Everything that is stored of it.
+    /// All questions, as they are stored.
     pub(super) fn answers(&self) -> &[TaskQuestion] {
         &self.answers
     }

@@ -9,14 +9,14 @@ use toolyard_proto::Raw;
 
 use super::{State, Task};
 
-/// A question that waits for its answer.
+/// A question that waits for its answer, and its way back.
 type Asking = BoxFuture<Result<Raw, AskError>>;
 
-/// Something the task wants to know before it goes on.
+/// A question of a task.
 #[derive(Debug)]
 pub(super) struct Question {
     number: usize,
-    /// No two questions of a task have the same, not even one after the other: an answer that arrives twice must
+    /// Unique within the task, also over time: an answer that arrives twice must
     /// not count for a question that the client has not seen.
     pub(super) key: String,
     pub(super) ask: Ask,
@@ -64,8 +64,8 @@ impl Task {
         self.state().questions.iter().any(|one| one.number == number)
     }
 
-    /// Puts questions so that they appear at once, each under its name if it has one that is free. Only a task
-    /// can be asked about, so it is one from now on.
+    /// Asks questions together, each under its name if that is still free. Only a task
+    /// can be asked about, so the call becomes one now.
     pub(crate) fn ask_all(&self, asks: impl IntoIterator<Item = (Option<String>, Ask)>) -> Vec<Asking> {
         let mut asking = Vec::new();
         self.change(|state| {
@@ -87,7 +87,7 @@ impl Task {
 }
 
 impl State {
-    /// The name if it was never used, or else one like it.
+    /// The name if it was never used, else a similar one.
     fn free_key(&mut self, name: Option<String>) -> String {
         let is_free = |key: &String| !self.keys.contains(key);
         let like = name.clone().unwrap_or_else(|| "question".into());

@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_extracted_gets_the_wanted_name() {
+    fn extracted_code_gets_the_requested_name() {
         let rust = named(ExtractKind::Function, &["twice()", "fn twice() -> u32 { let twices = 1; }"]);
         assert_eq!(rust, ["sum()", "fn sum() -> u32 { let twices = 1; }"]);
         let c = named(ExtractKind::Function, &["int extracted(int a) { return a; }", "extracted(1)"]);
