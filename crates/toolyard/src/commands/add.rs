@@ -56,7 +56,7 @@ enum Transport {
 
 /// What `--json` prints.
 #[derive(Serialize)]
-struct Outcome<'a> {
+struct AddReport<'a> {
     id: &'a str,
     file: String,
     /// False if the same server was there already.
@@ -74,7 +74,7 @@ pub(super) fn add(common: &Common, args: &AddArgs) -> Result<(), Failure> {
     if args.json {
         let (file, changed) = (draft.path.display().to_string(), !is_same);
         let definition = definition.shown();
-        return Ok(say::json(&Outcome { id: id.as_str(), file, changed, definition, problems: &remarks })?);
+        return Ok(say::json(&AddReport { id: id.as_str(), file, changed, definition, problems: &remarks })?);
     }
     let (verb, file) =
         (if is_same { "is there already, unchanged, in" } else { "added to" }, draft.path.display());

@@ -31,7 +31,7 @@ pub(crate) struct DoctorArgs {
 /// The result of one check.
 #[derive(Serialize)]
 struct Finding {
-    state: State,
+    state: Severity,
     about: String,
     message: String,
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -40,7 +40,7 @@ struct Finding {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-enum State {
+enum Severity {
     Good,
     /// Nothing is wrong, but it may be unexpected.
     Note,
@@ -49,7 +49,7 @@ enum State {
 
 /// What `--json` prints.
 #[derive(Serialize)]
-struct Outcome<'a> {
+struct Diagnosis<'a> {
     ok: bool,
     findings: &'a [Finding],
     /// What the running gateway has seen.
@@ -71,9 +71,9 @@ pub(super) fn doctor(common: &Common, args: &DoctorArgs) -> Result<(), Failure> 
         findings.extend(asked.findings);
         report = asked.report;
     }
-    let ok = findings.iter().all(|finding| finding.state != State::Wrong);
+    let ok = findings.iter().all(|finding| finding.state != Severity::Wrong);
     if args.json {
-        say::json(&Outcome { ok, findings: &findings, report: report.as_ref() })?;
+        say::json(&Diagnosis { ok, findings: &findings, report: report.as_ref() })?;
     } else {
         print(&findings);
         if let Some(report) = &report {
@@ -84,12 +84,12 @@ pub(super) fn doctor(common: &Common, args: &DoctorArgs) -> Result<(), Failure> 
 }
 
 impl Finding {
-    fn new(state: State, about: &str, message: impl Into<String>, help: impl Into<String>) -> Self {
+    fn new(state: Severity, about: &str, message: impl Into<String>, help: impl Into<String>) -> Self {
         Self { state, about: about.to_owned(), message: message.into(), help: help.into() }
     }
 
     fn good(about: &str, message: impl Into<String>) -> Self {
-        Self::new(State::Good, about, message, "")
+        Self::new(Severity::Good, about, message, "")
     }
 }
 
@@ -103,7 +103,7 @@ fn config(found: &Found, loaded: &mut Loaded) -> Vec<Finding> {
         (Some(_), None) => {
             let help = "toolyard add NAME -- COMMAND…, or toolyard import";
             findings.push(Finding::new(
-                State::Note,
+                Severity::Note,
                 "config",
                 "there is none: only the built-in tools are served",
                 help,
@@ -114,7 +114,7 @@ fn config(found: &Found, loaded: &mut Loaded) -> Vec<Finding> {
     if let Some((file, state)) = &found.unused {
         let hint = unused_hint(file, state);
         loaded.problems.retain(|problem| *problem != hint);
-        findings.push(Finding::new(State::Wrong, "project", hint.message, hint.help));
+        findings.push(Finding::new(Severity::Wrong, "project", hint.message, hint.help));
     }
     findings.extend(loaded.problems.iter().map(problem));
     findings
@@ -131,7 +131,7 @@ fn summary(config: &Config) -> String {
 }
 
 fn problem(problem: &Problem) -> Finding {
-    let state = if problem.level == Level::Error { State::Wrong } else { State::Note };
+    let state = if problem.level == Level::Error { Severity::Wrong } else { Severity::Note };
     let place = problem.place.as_ref().map(|place| format!("{place}: ")).unwrap_or_default();
     let key = if problem.key.is_empty() { String::new() } else { format!("{}: ", problem.key) };
     Finding::new(state, "config", format!("{place}{key}{}", problem.message), problem.help.clone())
@@ -141,16 +141,16 @@ fn print(findings: &[Finding]) {
     let width = findings.iter().map(|finding| finding.about.chars().count()).max().unwrap_or(0);
     for Finding { state, about, message, help } in findings {
         let word = match state {
-            State::Good => say::coloured("good ", Colour::Green),
-            State::Note => say::coloured("note ", Colour::Yellow),
-            State::Wrong => say::coloured("wrong", Colour::Red),
+            Severity::Good => say::coloured("good ", Colour::Green),
+            Severity::Note => say::coloured("note ", Colour::Yellow),
+            Severity::Wrong => say::coloured("wrong", Colour::Red),
         };
         say::result(format_args!("{word}  {about:width$}  {message}"));
         if !help.is_empty() {
             say::result(format_args!("{:indent$}help: {help}", "", indent = width + 9));
         }
     }
-    let wrong = findings.iter().filter(|finding| finding.state == State::Wrong).count();
+    let wrong = findings.iter().filter(|finding| finding.state == Severity::Wrong).count();
     say::result(match wrong {
         0 => "nothing is wrong".to_owned(),
         1 => "1 thing is wrong".to_owned(),

@@ -19,7 +19,7 @@ pub(crate) struct GatewaysArgs {
 
 /// What `--json` prints for each.
 #[derive(Serialize)]
-struct Entry {
+struct RunningGateway {
     http: String,
     pid: u32,
     started: String,
@@ -30,7 +30,7 @@ struct Entry {
 }
 
 pub(super) fn gateways(args: &GatewaysArgs) -> Result<(), Failure> {
-    let mut found: Vec<Entry> = folders().into_iter().filter_map(entry).collect();
+    let mut found: Vec<RunningGateway> = folders().into_iter().filter_map(entry).collect();
     found.sort_by(|one, other| one.started.cmp(&other.started));
     if args.json {
         return Ok(say::json(&found)?);
@@ -62,10 +62,10 @@ fn folders() -> Vec<PathBuf> {
     folders
 }
 
-fn entry(folder: PathBuf) -> Option<Entry> {
+fn entry(folder: PathBuf) -> Option<RunningGateway> {
     let running: Running = state_dir::announced(&folder).filter(|running| live::answers(&running.http))?;
     let started = running.started_at();
-    Some(Entry {
+    Some(RunningGateway {
         http: running.http,
         pid: running.pid,
         started,

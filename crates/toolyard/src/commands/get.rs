@@ -4,8 +4,8 @@ use clap::Args;
 use toolyard_config::definition::written;
 use toolyard_config::secret;
 
-use super::list::{Asked, Entry, Other, ask, is_disabled, others, print_reason};
-use super::live::State;
+use super::list::{Asked, ListedServer, Other, ask, is_disabled, others, print_reason};
+use super::live::UpstreamState;
 use super::remove::known;
 use crate::cli::Common;
 use crate::failure::{Failure, refused};
@@ -45,7 +45,7 @@ pub(super) fn get(common: &Common, args: &GetArgs) -> Result<(), Failure> {
     let asked = ask(running.as_ref(), &loaded);
     let state = asked.states().iter().find(|state| state.id == upstream.id);
     if args.json {
-        return Ok(say::json(&Entry::new(upstream, state))?);
+        return Ok(say::json(&ListedServer::new(upstream, state))?);
     }
     let definition = &upstream.definition;
     let mut rows =
@@ -87,10 +87,10 @@ fn show_other(other: &Other<'_>, asked: &Asked, json: bool) -> Result<(), Failur
     Ok(())
 }
 
-fn how_it_is(state: Option<&State>, asked: &Asked) -> String {
+fn how_it_is(state: Option<&UpstreamState>, asked: &Asked) -> String {
     match (state, asked) {
         (Some(state), _) => {
-            let State { phase, tools, resources, prompts, .. } = state;
+            let UpstreamState { phase, tools, resources, prompts, .. } = state;
             format!("{phase}, {tools} tools, {resources} resources, {prompts} prompts")
         }
         (None, Asked::NoGateway) => "no gateway runs with this config".to_owned(),

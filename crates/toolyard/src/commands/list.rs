@@ -8,7 +8,7 @@ use toolyard_config::definition::{Shown, Written, written};
 use toolyard_config::state_dir::Running;
 use toolyard_config::{Config, Found, Loaded};
 
-use super::live::{self, Client, State};
+use super::live::{self, Client, UpstreamState};
 use crate::cli::Common;
 use crate::failure::Failure;
 use crate::packs::{PackState, states};
@@ -24,7 +24,7 @@ pub(crate) struct ListArgs {
 
 /// What `--json` prints for each, here and in `get`.
 #[derive(Serialize)]
-pub(super) struct Entry<'a> {
+pub(super) struct ListedServer<'a> {
     id: &'a str,
     /// Its name in the file, if that is not a valid id.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -36,11 +36,11 @@ pub(super) struct Entry<'a> {
     #[serde(flatten)]
     definition: Shown,
     /// `None` if no gateway runs.
-    live: Option<&'a State>,
+    live: Option<&'a UpstreamState>,
 }
 
-impl<'a> Entry<'a> {
-    pub(super) fn new(upstream: &'a Written, live: Option<&'a State>) -> Self {
+impl<'a> ListedServer<'a> {
+    pub(super) fn new(upstream: &'a Written, live: Option<&'a UpstreamState>) -> Self {
         Self {
             id: &upstream.id,
             name: upstream.name.as_deref(),
@@ -60,7 +60,7 @@ pub(super) struct Other<'a> {
     pub(super) id: &'a str,
     pub(super) kind: &'a str,
     enabled: bool,
-    pub(super) live: Option<&'a State>,
+    pub(super) live: Option<&'a UpstreamState>,
 }
 
 /// The answer of the gateway that runs with these files.
@@ -68,11 +68,11 @@ pub(super) enum Asked {
     NoGateway,
     /// It cannot be asked.
     Silent,
-    States(Vec<State>),
+    States(Vec<UpstreamState>),
 }
 
 impl Asked {
-    pub(super) fn states(&self) -> &[State] {
+    pub(super) fn states(&self) -> &[UpstreamState] {
         if let Self::States(states) = self { states } else { &[] }
     }
 }
@@ -84,7 +84,7 @@ pub(super) fn list(common: &Common, args: &ListArgs) -> Result<(), Failure> {
     let state = |upstream: &Written| asked.states().iter().find(|state| state.id == upstream.id);
     let others = others(&asked, loaded.config.as_ref());
     if args.json {
-        let own = upstreams.iter().map(|own| serde_json::to_value(Entry::new(own, state(own))));
+        let own = upstreams.iter().map(|own| serde_json::to_value(ListedServer::new(own, state(own))));
         let entries = own.chain(others.iter().map(serde_json::to_value));
         let entries: Vec<Value> = entries.collect::<Result<_, _>>().map_err(anyhow::Error::from)?;
         return Ok(say::json(&entries)?);
@@ -113,7 +113,7 @@ pub(super) fn list(common: &Common, args: &ListArgs) -> Result<(), Failure> {
 
 /// The upstreams that are not servers of the config: as the gateway reports them, or the packs that it would have.
 pub(super) fn others<'a>(asked: &'a Asked, config: Option<&Config>) -> Vec<Other<'a>> {
-    let other = |state: &'a State| {
+    let other = |state: &'a UpstreamState| {
         let kind = match state.kind.as_deref()? {
             "server" => return None,
             "built-in" => "pack",
@@ -146,7 +146,7 @@ fn print<'a>(
     others: &[Other<'_>],
     found: &Found,
     config: Option<&Config>,
-    state: &impl Fn(&'a Written) -> Option<&'a State>,
+    state: &impl Fn(&'a Written) -> Option<&'a UpstreamState>,
 ) {
     let mut rows = vec![["NAME", "STATE", "TOOLS", "HOW"].map(str::to_owned)];
     for upstream in upstreams {
@@ -173,7 +173,7 @@ fn print<'a>(
 }
 
 /// What kind of upstream it is, and where one that the gateway found by itself came from.
-fn how_found(kind: &str, live: Option<&State>) -> String {
+fn how_found(kind: &str, live: Option<&UpstreamState>) -> String {
     let about = live.and_then(|state| state.about.as_ref());
     let text = |key: &str| about.and_then(|about| about[key].as_str());
     match (text("origin"), text("endpoint")) {
@@ -189,13 +189,13 @@ pub(super) fn is_disabled(upstream: &Written, config: Option<&Config>) -> bool {
 }
 
 /// Its state and the number of its tools.
-fn cells(state: Option<&State>) -> [String; 2] {
+fn cells(state: Option<&UpstreamState>) -> [String; 2] {
     state
         .map_or_else(|| ["-", "-"].map(str::to_owned), |state| [state.phase.clone(), state.tools.to_string()])
 }
 
 /// Why it is not active, and which of its tools clients do not get.
-pub(super) fn print_reason(state: &State) {
+pub(super) fn print_reason(state: &UpstreamState) {
     if let Some(reason) = state.why().filter(|_| state.phase != "active") {
         say::result(format_args!("  {}: {reason}", say::coloured(&state.id, Colour::Red)));
     }

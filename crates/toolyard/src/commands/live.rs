@@ -73,7 +73,7 @@ enum Way {
 
 /// The gateway's report on an upstream.
 #[derive(Clone, Debug, Deserialize, Serialize)]
-pub(super) struct State {
+pub(super) struct UpstreamState {
     pub(super) id: String,
     #[serde(rename = "state")]
     pub(super) phase: String,
@@ -151,7 +151,7 @@ pub(super) fn why_off(id: &str) -> String {
     format!("tool `{id}` is switched off; `toolyard tools enable {id}` switches it on")
 }
 
-impl State {
+impl UpstreamState {
     /// Why it is not active and what to do about it, on one line.
     pub(super) fn why(&self) -> Option<String> {
         let reason = self.reason.as_deref()?;
@@ -336,9 +336,9 @@ impl Client {
     }
 
     /// The state of every upstream.
-    pub(super) async fn states(&self) -> Result<Vec<State>> {
+    pub(super) async fn states(&self) -> Result<Vec<UpstreamState>> {
         let mut answer = self.read("/upstreams").await?;
-        let mut states: Vec<State> =
+        let mut states: Vec<UpstreamState> =
             serde_json::from_value(answer["upstreams"].take()).context(UNREADABLE)?;
         states.retain(|state| state.id != "yard");
         Ok(states)
@@ -404,17 +404,17 @@ impl Client {
     }
 
     /// The same, once no upstream is being connected any more.
-    pub(super) async fn settled(&self) -> Result<Vec<State>> {
+    pub(super) async fn settled(&self) -> Result<Vec<UpstreamState>> {
         self.states_once(|state| !state.is_under_way()).await
     }
 
     /// The same, once the offers of all upstreams are known, from now or from the last time.
-    pub(super) async fn known(&self) -> Result<Vec<State>> {
+    pub(super) async fn known(&self) -> Result<Vec<UpstreamState>> {
         self.states_once(|state| !state.is_under_way() || state.revision.is_some()).await
     }
 
     /// The states once `is_done` holds for all of them, or those at the end of the patience.
-    async fn states_once(&self, is_done: impl Fn(&State) -> bool) -> Result<Vec<State>> {
+    async fn states_once(&self, is_done: impl Fn(&UpstreamState) -> bool) -> Result<Vec<UpstreamState>> {
         let started = Instant::now();
         loop {
             let states = self.states().await?;

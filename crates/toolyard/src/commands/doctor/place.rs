@@ -10,7 +10,7 @@ use toolyard_config::{Config, DEFAULT_ADDRESS, Found};
 use toolyard_config::{socket, system};
 use toolyard_model::local;
 
-use super::{Finding, State};
+use super::{Finding, Severity};
 use crate::cli::Common;
 use crate::commands::live;
 use crate::settings;
@@ -26,7 +26,7 @@ pub(super) fn state_dir(common: &Common, found: &Found) -> Option<Finding> {
     });
     let error = tried.err()?;
     let help = "make the folder writable, or choose another with --state-dir";
-    Some(Finding::new(State::Wrong, "state", format!("nothing can be kept between runs: {error}"), help))
+    Some(Finding::new(Severity::Wrong, "state", format!("nothing can be kept between runs: {error}"), help))
 }
 
 /// The gateway that runs with these files, or what is left of one.
@@ -46,12 +46,12 @@ pub(super) fn gateway(common: &Common, found: &Found, findings: &mut Vec<Finding
             let message =
                 format!("{} names a gateway at {}, but nothing answers there", file.display(), running.http);
             let help = "it was killed: start it again with `toolyard`, or delete the file";
-            findings.push(Finding::new(State::Wrong, "gateway", message, help));
+            findings.push(Finding::new(Severity::Wrong, "gateway", message, help));
         }
         None if file.exists() => {
             let message = format!("{} cannot be read", file.display());
             findings.push(Finding::new(
-                State::Wrong,
+                Severity::Wrong,
                 "gateway",
                 message,
                 "delete it; the next start writes it again",
@@ -59,7 +59,7 @@ pub(super) fn gateway(common: &Common, found: &Found, findings: &mut Vec<Finding
         }
         None => {
             findings.push(Finding::new(
-                State::Note,
+                Severity::Note,
                 "gateway",
                 "none runs with this config",
                 "`toolyard` starts one",
@@ -87,14 +87,14 @@ fn http(config: &Config) -> Option<Finding> {
         return Some(finding);
     }
     let help = "the next free port is used; `http` in [listen] chooses another";
-    Some(Finding::new(State::Note, "port", format!("{address} is taken by another program"), help))
+    Some(Finding::new(Severity::Note, "port", format!("{address} is taken by another program"), help))
 }
 
 fn taken(address: SocketAddr, key: &str) -> Option<(io::ErrorKind, Finding)> {
     let error = TcpListener::bind(address).err()?;
     let help = format!("end the program that has it, or choose another address as `{key}` in [listen]");
     let message = format!("cannot listen on {address}: {error}");
-    Some((error.kind(), Finding::new(State::Wrong, "port", message, help)))
+    Some((error.kind(), Finding::new(Severity::Wrong, "port", message, help)))
 }
 
 /// A socket without a listener.
@@ -104,7 +104,7 @@ fn stale(path: &Path) -> Option<Finding> {
     if !system::is_socket(about.file_type()) {
         let message = format!("{shown} is there, but is no socket");
         return Some(Finding::new(
-            State::Wrong,
+            Severity::Wrong,
             "socket",
             message,
             "move it away, or change `unix` in [listen]",
@@ -115,7 +115,7 @@ fn stale(path: &Path) -> Option<Finding> {
     }
     let message = format!("{shown} is left over: no process listens there");
     Some(Finding::new(
-        State::Wrong,
+        Severity::Wrong,
         "socket",
         message,
         "start the gateway again with `toolyard`, or delete it",

@@ -2,9 +2,9 @@
 
 use serde_json::Value;
 
-use super::{Finding, State, count};
+use super::{Finding, Severity, count};
 use crate::cli::Common;
-use crate::commands::live::State as Live;
+use crate::commands::live::UpstreamState;
 use crate::commands::tools::with_client;
 use crate::failure::Failure;
 
@@ -27,13 +27,13 @@ pub(super) fn servers(common: &Common) -> Result<Asked, Failure> {
         }
         Err(error) => {
             let help = "another program may have the address: stop it, then start the gateway again";
-            let finding = Finding::new(State::Wrong, "gateway", format!("{error:#}"), help);
+            let finding = Finding::new(Severity::Wrong, "gateway", format!("{error:#}"), help);
             Ok(Asked { findings: vec![finding], report: None })
         }
     })
 }
 
-fn finding(state: &Live) -> Finding {
+fn finding(state: &UpstreamState) -> Finding {
     if state.phase == "active" {
         return Finding::good(&state.id, format!("active, {}", count(state.tools, "tool")));
     }
@@ -41,23 +41,23 @@ fn finding(state: &Live) -> Finding {
     let help = state.hint.as_deref().unwrap_or_default();
     // Apps come and go; that is not a problem.
     let is_guest = state.kind.as_deref().is_some_and(|kind| kind == "app" || kind == "instance");
-    let state_of = if is_guest { State::Note } else { State::Wrong };
+    let state_of = if is_guest { Severity::Note } else { Severity::Wrong };
     Finding::new(state_of, &state.id, reason, help)
 }
 
 /// Tools that wait for approval.
-fn held(state: &Live) -> impl Iterator<Item = Finding> {
+fn held(state: &UpstreamState) -> impl Iterator<Item = Finding> {
     state.held.iter().map(|held| {
         let (why, help) = held.why();
         let lines: Vec<String> = std::iter::once(why).chain(held.differences()).collect();
-        Finding::new(State::Note, &state.id, lines.join("\n    "), help)
+        Finding::new(Severity::Note, &state.id, lines.join("\n    "), help)
     })
 }
 
 /// Entries for which clients would refuse the whole list. Only their server can fix that.
-fn faults(state: &Live) -> impl Iterator<Item = Finding> {
+fn faults(state: &UpstreamState) -> impl Iterator<Item = Finding> {
     let help = format!("only the server can fix this; /mcp/{} shows its original definition", state.id);
-    let note = move |fault: &String| Finding::new(State::Note, &state.id, fault.as_str(), help.as_str());
+    let note = move |fault: &String| Finding::new(Severity::Note, &state.id, fault.as_str(), help.as_str());
     state.faults.iter().map(note)
 }
 
@@ -67,5 +67,5 @@ fn taken(report: &Value) -> Option<Finding> {
     let message = format!("{taken} is taken by another program, so apps cannot register there");
     let help =
         "end that program (it is tried again every 5 s), or choose another address as `listen` in [apps]";
-    Some(Finding::new(State::Wrong, "apps", message, help))
+    Some(Finding::new(Severity::Wrong, "apps", message, help))
 }

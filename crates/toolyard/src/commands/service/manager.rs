@@ -51,7 +51,7 @@ impl Manager {
         if self.kind != Kind::Systemd || !is_there("systemd-analyze") {
             return Ok(());
         }
-        let folder = Draft::new()?;
+        let folder = CheckFolder::new()?;
         let path = folder.0.join(self.unit());
         std::fs::write(&path, text).with_context(|| format!("write {}", path.display()))?;
         let mut command = Command::new("systemd-analyze");
@@ -157,9 +157,9 @@ fn is_there(program: &str) -> bool {
 }
 
 /// A folder for the duration of the check.
-struct Draft(PathBuf);
+struct CheckFolder(PathBuf);
 
-impl Draft {
+impl CheckFolder {
     fn new() -> Result<Self, Failure> {
         let path = std::env::temp_dir().join(format!("toolyard-service-{}", std::process::id()));
         std::fs::create_dir(&path).with_context(|| format!("create {}", path.display()))?;
@@ -167,7 +167,7 @@ impl Draft {
     }
 }
 
-impl Drop for Draft {
+impl Drop for CheckFolder {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
     }

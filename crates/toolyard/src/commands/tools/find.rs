@@ -8,7 +8,7 @@ use toolyard_config::nearest;
 use toolyard_proto::Raw;
 use toolyard_proto::name::{NameStyle, UpstreamId};
 
-use crate::commands::live::{Client, State};
+use crate::commands::live::{Client, UpstreamState};
 use crate::failure::{Failure, refused};
 use crate::settings::Settings;
 
@@ -28,7 +28,7 @@ pub(crate) struct Tool {
 /// The tools, and the upstreams that could not list theirs.
 pub(crate) struct Tools {
     pub(crate) all: Vec<Tool>,
-    pub(crate) states: Vec<State>,
+    pub(crate) states: Vec<UpstreamState>,
     /// Upstreams whose tools are not known, and why.
     pub(crate) missing: Vec<(String, String)>,
 }
@@ -97,7 +97,7 @@ impl Tools {
         for (id, why) in &mut missing {
             // The state is shorter than the error of the failed request.
             let state = states.iter().find(|state| state.id == *id);
-            *why = state.and_then(State::why).unwrap_or_else(|| std::mem::take(why));
+            *why = state.and_then(UpstreamState::why).unwrap_or_else(|| std::mem::take(why));
         }
         Ok(Self { all, states, missing })
     }
