@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use data_encoding::BASE64URL_NOPAD;
 
-use crate::{Principal, View};
+use crate::{Principal, Scope, View};
 
 /// How a token of a run begins.
 const PREFIX: &str = "tyd_";
@@ -15,7 +15,14 @@ const MOST: usize = 1_000;
 
 /// The tokens of all runs under way. Cheap to clone.
 #[derive(Clone, Default)]
-pub struct Delegates(Arc<Mutex<HashMap<String, (Principal, View)>>>);
+pub struct Delegates(Arc<Mutex<HashMap<String, Run>>>);
+
+struct Run {
+    principal: Principal,
+    view: View,
+    /// Ends with the run.
+    under_way: Scope,
+}
 
 impl Delegates {
     /// A token for a run on behalf of `parent`, for this view only. `None` if there are too many already, or no
@@ -28,17 +35,29 @@ impl Delegates {
         if known.len() >= MOST {
             return None;
         }
-        known.insert(token.clone(), (parent.delegate(run), view));
+        let run = Run { principal: parent.delegate(run), view, under_way: Scope::new() };
+        known.insert(token.clone(), run);
         Some(token)
     }
 
     /// The run that a token belongs to, and its view.
     pub fn find(&self, token: &str) -> Option<(Principal, View)> {
-        self.known().get(token).cloned()
+        self.known().get(token).map(|run| (run.principal.clone(), run.view.clone()))
+    }
+
+    /// Waits until the run of this principal has ended.
+    pub async fn ended(&self, principal: &Principal) {
+        let under_way =
+            self.known().values().find(|run| run.principal == *principal).map(|run| run.under_way.clone());
+        if let Some(under_way) = under_way {
+            under_way.ended().await;
+        }
     }
 
     pub fn revoke(&self, token: &str) {
-        self.known().remove(token);
+        if let Some(run) = self.known().remove(token) {
+            run.under_way.cancel();
+        }
     }
 
     /// Whether a token is one of a run, under way or not.
@@ -46,7 +65,7 @@ impl Delegates {
         token.starts_with(PREFIX.as_bytes())
     }
 
-    fn known(&self) -> MutexGuard<'_, HashMap<String, (Principal, View)>> {
+    fn known(&self) -> MutexGuard<'_, HashMap<String, Run>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

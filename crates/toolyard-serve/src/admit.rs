@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 use refusals::Refusals;
 pub use toolyard_model::signed::Signed;
-use toolyard_model::{Delegates, PassedOn, Principal};
+use toolyard_model::{Delegates, PassedOn, Principal, PrincipalId};
 pub use verify::{Bearer, Refusal, Verdict, VerifyToken};
 
 /// An admitted client, and whether it proved its identity.
@@ -287,6 +287,14 @@ impl Gate {
         };
         self.refusals.invalid(None, &refusal.to_string());
         None
+    }
+
+    /// Waits until the run of this principal has ended; for ever if it is none.
+    pub(crate) async fn run_ended(&self, principal: &Principal) {
+        match (&self.delegates, principal.id()) {
+            (Some(delegates), PrincipalId::Delegate { .. }) => delegates.ended(principal).await,
+            _ => std::future::pending().await,
+        }
     }
 
     fn judge(&self, token: &[u8]) -> Judged {

@@ -91,8 +91,13 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin> Connection<S> {
         match opened {
             Ok(Opened { view, admitted, first }) => {
                 drop(open);
+                let principal = admitted.principal.clone();
+                let gate = endpoint.options.gate.clone();
                 let start = Start { view, admitted, decoder, first, drain: Duration::ZERO };
-                serve_opened(read, write, endpoint, start, scope).await;
+                tokio::select! {
+                    () = serve_opened(read, write, endpoint, start, scope) => {}
+                    () = gate.run_ended(&principal) => {}
+                }
             }
             Err(refused) => refuse(read, write, &refused).await,
         }
