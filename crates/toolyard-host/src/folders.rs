@@ -16,7 +16,12 @@ pub(crate) struct PackFolders {
 
 impl PackFolders {
     pub(crate) fn new(state: Option<&Path>, cache: Option<&Path>) -> Self {
-        Self { state: state.map(|state| state.join("packs")), cache: cache.map(ToOwned::to_owned) }
+        // Packs pass these folders to programs that work elsewhere.
+        let absolute = |path: PathBuf| std::path::absolute(&path).unwrap_or(path);
+        Self {
+            state: state.map(|state| absolute(state.join("packs"))),
+            cache: cache.map(|cache| absolute(cache.to_owned())),
+        }
     }
 }
 
@@ -47,4 +52,17 @@ fn make(base: Option<&Path>, pack: &str, nowhere: &str) -> io::Result<PathBuf> {
         |error: io::Error| io::Error::new(error.kind(), format!("create {}: {error}", folder.display()));
     system::create_folder(&folder).map_err(explain)?;
     Ok(folder)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn folders_are_absolute_wherever_the_gateway_was_started() {
+        let folders = PackFolders::new(Some(Path::new("state")), Some(Path::new("cache")));
+        let here = std::env::current_dir().unwrap();
+        assert_eq!(folders.of_state("agents"), Some(here.join("state/packs/agents")));
+        assert_eq!(folders.cache, Some(here.join("cache")));
+    }
 }
