@@ -65,6 +65,10 @@ pub(crate) fn find_all(projects: &[PathBuf], home: &Path) -> Vec<Skill> {
 fn skills_in(folder: &Path, of_project: bool, found: &mut Vec<Skill>) {
     let Ok(entries) = std::fs::read_dir(folder) else { return };
     for entry in entries.flatten().take(MOST_SKILLS) {
+        // A link could lead to a folder that is not meant to be shown.
+        if !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            continue;
+        }
         let name = entry.file_name().to_string_lossy().into_owned();
         found.extend(read(&entry.path().join("SKILL.md"), name, false, of_project));
     }
@@ -223,6 +227,9 @@ mod tests {
             folder.path().join(".claude/skills/x/SKILL.md"),
         )
         .unwrap();
+        let elsewhere = folder.path().join("elsewhere");
+        write(&elsewhere.join("SKILL.md"), "---\nname: y\ndescription: d\n---\n");
+        std::os::unix::fs::symlink(elsewhere, folder.path().join(".claude/skills/y")).unwrap();
         assert_eq!(find_all(&[], folder.path()), []);
     }
 }

@@ -134,6 +134,30 @@ fn the_token_of_an_agent_opens_its_profile_while_it_runs_and_nothing_else() {
 }
 
 #[test]
+fn a_connection_that_an_agent_has_opened_is_closed_when_its_run_ends() {
+    let scene = Scene::new("");
+    let gateway = scene.yard.start();
+    let (_, token) = Client::new(&gateway, "user", "/mcp").spawn("explore");
+    let file = std::fs::read_to_string(scene.yard.folder().join("state/gateway.json")).unwrap();
+    let file: Value = serde_json::from_str(&file).unwrap();
+    let mut stream =
+        TcpStream::connect(file["tcp"].as_str().unwrap().strip_prefix("tcp://").unwrap()).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    let mut lines = BufReader::new(stream.try_clone().unwrap()).lines();
+    writeln!(stream, "{}", json!({ "toolyard": 1, "view": "p/work", "token": token })).unwrap();
+    let meta = json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {},
+    });
+    let list = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": { "_meta": meta } });
+    writeln!(stream, "{list}").unwrap();
+    let answer: Value = serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap();
+    assert!(answer["result"]["tools"].is_array(), "{answer}");
+    scene.go();
+    assert!(lines.next().is_none_or(|line| line.is_err()), "the connection is closed");
+}
+
+#[test]
 fn agents_start_agents_within_the_limits_of_type_depth_and_number() {
     let scene = Scene::new("depth = 2\ntree_runs = 1");
     let gateway = scene.yard.start();
@@ -201,6 +225,34 @@ fn with_semantic_first_the_agent_gets_what_a_search_for_its_prompt_found() {
     let (with, without) = (spawn(true), spawn(false));
     assert!(with.contains("lighthouse.py") && with.contains("How does the lighthouse"), "{with}");
     assert!(!without.contains("lighthouse.py"), "{without}");
+}
+
+#[test]
+fn a_writer_works_in_a_worktree_below_the_state_directory_and_leaves_the_project_clean() {
+    let (yard, project) = (Yard::new(&[]), tempfile::tempdir().unwrap());
+    let git = |arguments: &[&str]| {
+        let output = std::process::Command::new("git").args(arguments).current_dir(project.path()).output();
+        String::from_utf8(output.unwrap().stdout).unwrap()
+    };
+    git(&["init", "--quiet"]);
+    git(&["-c", "user.name=a", "-c", "user.email=a@b", "commit", "--quiet", "--allow-empty", "-m", "x"]);
+    let folder = toml::Value::from(project.path().to_str().unwrap());
+    yard.also(&format!(
+        "[listen]\ntoken = \"user\"\n[packs.agents]\nprojects = [{folder}]\n\
+         [packs.agents.types.explore]\nprogram = \"command\"\nwrite = true\ncommand = [\"sh\", \"-c\", \"pwd; cat\"]\n"
+    ));
+    let gateway = yard.start();
+    let user = Client::new(&gateway, "user", "/mcp");
+    let spawned = user.call("agents__agent_spawn", &json!({ "prompt": "go" }));
+    let id = spawned["structuredContent"]["id"].clone();
+    let result = soon("the end of the agent", || {
+        let ended = user.call("agents__agent_output", &json!({ "task_id": id }));
+        let run = &ended["structuredContent"];
+        if run["status"] == "completed" { Ok(run["result"].to_string()) } else { Err(ended.to_string()) }
+    });
+    assert!(result.contains("/state/packs/agents/worktrees/agent_"), "{result}");
+    assert_eq!(git(&["worktree", "list"]).lines().count(), 1, "only the project itself");
+    assert_eq!(git(&["status", "--porcelain"]), "", "the project is as it was");
 }
 
 #[test]
