@@ -3,6 +3,7 @@
 
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
+#![expect(clippy::print_stdout, reason = "it prints how long a cancel took")]
 
 mod scene;
 #[expect(dead_code, reason = "shared with the tests of the command line, which use all of it")]

@@ -265,7 +265,7 @@ fn the_output_of_all_agents_is_on_the_event_stream_of_their_owner() {
     write!(stream, "GET /api/v1/events HTTP/1.1\r\nhost: {address}\r\nauthorization: Bearer user\r\n\r\n")
         .unwrap();
     let mut events = BufReader::new(stream).lines().map(Result::unwrap);
-    events.find(|line| line.is_empty()).unwrap();
+    events.find(String::is_empty).unwrap();
     let user = Client::new(&gateway, "user", "/mcp");
     let mut ids = ["explore", "stravinsky"].map(|kind| user.spawn(kind).0).to_vec();
     scene.go();

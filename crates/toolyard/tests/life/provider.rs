@@ -53,7 +53,8 @@ fn answer(mut stream: TcpStream, script: &Script, bodies: &Mutex<Vec<Value>>) {
     let body: Value = serde_json::from_str(request.split_once("\r\n\r\n").unwrap().1).unwrap();
     let events = script(&body);
     bodies.lock().unwrap().push(body);
-    let body: String = events.iter().map(|event| format!("data: {event}\n\n")).collect();
+    let body: Vec<String> = events.iter().map(|event| format!("data: {event}\n\n")).collect();
+    let body = body.concat();
     let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n";
     // The client may have gone.
     let _ = write!(stream, "{head}content-length: {}\r\n\r\n{body}", body.len());
