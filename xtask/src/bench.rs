@@ -56,6 +56,9 @@ pub(crate) struct Options {
     /// Another gateway program to compare with, measured in the same rounds (at least nine).
     #[arg(long, value_name = "PATH")]
     old: Option<PathBuf>,
+    /// A folder with the programs, instead of building them.
+    #[arg(long, value_name = "FOLDER", conflicts_with_all = ["apps", "scan"])]
+    programs: Option<PathBuf>,
     /// The latency of calls while another upstream changes its list all the time, against quiet runs.
     #[arg(long, conflicts_with_all = ["callgrind", "apps", "scan"])]
     churn: bool,
@@ -94,7 +97,10 @@ pub(crate) fn bench(options: &Options) -> Result<()> {
     if let Some(files) = options.scan {
         return scan(options, files, &logs);
     }
-    let programs = step("build", || build(options.old.clone()))?;
+    let programs = match &options.programs {
+        Some(folder) => Programs { folder: folder.clone(), old: options.old.clone() },
+        None => step("build", || build(options.old.clone()))?,
+    };
     if options.churn {
         return step("churn", || churn::measure(&programs, options.quick, &logs));
     }
