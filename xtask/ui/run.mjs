@@ -236,6 +236,8 @@ await step("calls are filtered, and the address has the filter", async () => {
 await step("an upstream shows its tools, stderr and changed definitions", async () => {
   await callTool("many:change", {});
   await result();
+  // The gateway reads ten thousand definitions again, and the page shows those changes that there are when it is opened.
+  await page.waitForFunction(async () => JSON.stringify(await (await fetch("/api/v1/upstreams/many/changes", { headers: { authorization: `Bearer ${sessionStorage.getItem("toolyard-token")}` } })).json()).includes("remove"), null, { timeout: 60000, polling: 500 });
   await open("upstream/notes");
   await page.waitForFunction(() => /9 tools/.test(document.body.textContent));
   await isAccessible("upstream");
