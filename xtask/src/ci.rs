@@ -8,8 +8,8 @@ use anyhow::Result;
 
 use crate::step::step;
 use crate::{
-    check, code, conformance, lsp, metrics, newcomer, peers, seeds, sign_in, slow_starts, test, traces, ui,
-    ui_app,
+    check, cluster, code, conformance, lsp, metrics, newcomer, peers, seeds, sign_in, slow_starts, test,
+    traces, ui, ui_app,
 };
 
 #[derive(clap::Args)]
@@ -33,6 +33,7 @@ pub(crate) fn ci(options: &Options) -> Result<()> {
         step("conformance of sign-ins", || conformance::conformance(&conformance::Options::client_auth()))?;
         step("sign-ins", sign_in::sign_in)?;
         step("peers", peers::peers)?;
+        step("cluster", || cluster::cluster(&cluster::Options::quick()))?;
         step("code search", code::code)?;
         step("language servers", lsp::lsp)?;
         step("ui app", || ui_app::ui_app(&ui_app::Options::quick()))?;
@@ -47,5 +48,6 @@ pub(crate) fn ci(options: &Options) -> Result<()> {
 /// What takes too long for every change.
 fn full() -> Result<()> {
     step("pictures of the dashboard", || ui::ui(&ui::Options::default()))?;
+    step("cluster, at length", || cluster::cluster(&cluster::Options::default()))?;
     step("slow starts", slow_starts::slow_starts)
 }

@@ -16,7 +16,7 @@ mod door;
 mod scene;
 mod suite;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
 use clap::Args;
@@ -73,6 +73,9 @@ pub(crate) struct Options {
     /// Use release builds.
     #[arg(long)]
     release: bool,
+    /// The nats-server of a cluster, in which the suite reaches a node that owns nothing.
+    #[arg(skip)]
+    nats: Option<PathBuf>,
 }
 
 impl Options {
@@ -101,6 +104,11 @@ impl Options {
         Self { skills: true, ..Self::default() }
     }
 
+    /// Through a node of a cluster that owns nothing.
+    pub(crate) fn through_a_node(nats: PathBuf) -> Self {
+        Self { nats: Some(nats), ..Self::default() }
+    }
+
     fn is_wanted(&self, requirements: &str) -> bool {
         self.requirements.as_deref().is_none_or(|only| only == requirements)
     }
@@ -108,6 +116,9 @@ impl Options {
     fn scenes(&self) -> Vec<Scene> {
         if let Some(url) = &self.url {
             return vec![Scene::Url(url.clone())];
+        }
+        if let Some(nats) = &self.nats {
+            return vec![Scene::Node(nats.clone())];
         }
         if self.direct {
             return vec![Scene::Fixture];
@@ -161,7 +172,9 @@ pub(crate) fn conformance(options: &Options) -> Result<()> {
     let suite = Suite::new(&npm, &results)?;
     let programs = match options.url {
         Some(_) => None,
-        None => Some(step("build the gateway and the fixture", || scene::build(options.profile()))?),
+        None => Some(step("build the gateway and the fixture", || {
+            scene::build(options.profile(), options.nats.is_some())
+        })?),
     };
     let mut verdicts = Vec::new();
     if let Some(programs) = programs.as_deref().filter(|_| options.client_auth) {

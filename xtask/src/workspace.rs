@@ -35,8 +35,14 @@ pub(crate) enum Profile {
 
 /// Builds all programs of a package and returns the folder they are in.
 pub(crate) fn build(package: &str, profile: Profile) -> Result<PathBuf> {
+    build_with(package, profile, &[])
+}
+
+/// The same with features.
+pub(crate) fn build_with(package: &str, profile: Profile, features: &[&str]) -> Result<PathBuf> {
     let mut cargo = cargo();
     cargo.args(["build", "--package", package, "--bins"]);
+    cargo.args(features.iter().flat_map(|feature| ["--features", feature]));
     if profile == Profile::Release {
         cargo.arg("--release");
     }

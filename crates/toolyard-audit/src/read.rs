@@ -100,6 +100,21 @@ impl Reader {
         Ok(Found { records, total: u64::try_from(total).unwrap_or(0) })
     }
 
+    /// Records as they were written, after this number, the oldest first. Each has its number and the hash that the
+    /// chain has there.
+    pub fn after(&self, number: i64, most: usize) -> Result<Vec<(i64, String)>, AuditError> {
+        let sql = "SELECT id, data, hash FROM records WHERE id > ?1 ORDER BY id LIMIT ?2";
+        let most = i64::try_from(most).unwrap_or(i64::MAX);
+        let mut statement = self.0.prepare_cached(sql)?;
+        let rows = statement.query_map([number, most], |row| {
+            let (id, data, hash): (i64, String, String) = (row.get(0)?, row.get(1)?, row.get(2)?);
+            let mut record = with_id(id, &data);
+            record["hash"] = json!(hash);
+            Ok((id, record.to_string()))
+        })?;
+        Ok(rows.collect::<Result<_, _>>()?)
+    }
+
     /// The records alone.
     pub(crate) fn page(&self, query: &Query) -> Result<Vec<Value>, AuditError> {
         let (mut clauses, mut values) = (vec![CALLS.to_owned()], Vec::new());

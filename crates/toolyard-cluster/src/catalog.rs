@@ -29,7 +29,7 @@ impl Exports {
         Self(patterns.iter().map(|pattern| Pattern::new(pattern)).collect())
     }
 
-    fn names(&self, id: &str) -> bool {
+    pub(crate) fn names(&self, id: &str) -> bool {
         self.0.iter().any(|pattern| pattern.matches(id))
     }
 }
@@ -79,7 +79,7 @@ impl Keeper {
     fn is_offered(&self, upstream: &Upstream) -> bool {
         let id = upstream.id().as_str();
         match upstream.kind() {
-            UpstreamKind::Server => true,
+            UpstreamKind::Server => self.exports.names(id),
             UpstreamKind::App | UpstreamKind::Instance => {
                 self.exports.names(id) && upstream.state().phase != Phase::Dead
             }

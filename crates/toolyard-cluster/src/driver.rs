@@ -12,7 +12,7 @@ use tokio::time::{MissedTickBehavior, interval, sleep};
 
 use crate::ownership::{Member, Op, Order, Outcome, Sight};
 use crate::record::{self, FENCED, NodeRecord, OwnerRecord};
-use crate::shared::Shared;
+use crate::shared::{Problem, Shared};
 use crate::store::{Buckets, Own, Store, StoreError, Watches};
 
 const TICK: Duration = Duration::from_millis(250);
@@ -41,7 +41,9 @@ impl Driver {
     pub(crate) async fn run(self) {
         loop {
             if let Err(error) = self.follow().await {
-                tracing::warn!(target: "cluster", error = %chain(&error), "the cluster's store cannot be used; trying again");
+                let error = chain(&error);
+                tracing::warn!(target: "cluster", error, "the cluster's store cannot be used; trying again");
+                self.shared.problem.set(Some(error));
             }
             self.shared.is_connected.store(false, Ordering::Relaxed);
             sleep(PAUSE).await;
@@ -61,6 +63,7 @@ impl Driver {
         let Watches { mut leases, mut owners } = buckets.watch().await?;
         self.shared.state().forget_view(self.shared.now());
         self.shared.is_connected.store(true, Ordering::Relaxed);
+        self.shared.problem.set(None);
         tracing::info!(target: "cluster", "connected to the cluster's store");
         let mut answers: Answers = FuturesUnordered::new();
         let mut ticks = interval(TICK);
@@ -193,7 +196,7 @@ impl Driver {
 pub(crate) async fn goodbye(shared: &Shared, settings: &crate::NatsSettings) {
     let leaving = async {
         let node = shared.node_name();
-        let store = Store::connect(settings.clone(), &node, shared.keys.clone()).await?;
+        let store = Store::connect(settings.clone(), &node, shared.keys.clone(), Problem::default()).await?;
         let buckets = store.buckets().await?;
         let (orders, own) = last_orders(shared);
         shared.publish();

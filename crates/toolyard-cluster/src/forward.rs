@@ -40,7 +40,8 @@ impl Nodes for ClusterNodes {
     }
 
     fn parked_elsewhere(&self, state: &str) -> Option<String> {
-        let (gateway, _) = state.strip_prefix("yard-")?.split_once('.')?;
+        let rest = ["yard-approval-", "yard-", "inst_"].iter().find_map(|prefix| state.strip_prefix(prefix));
+        let (gateway, _) = rest?.split_once('.')?;
         let known = self.shared.state();
         if known.own.gateway == gateway {
             return None;
@@ -76,14 +77,13 @@ async fn forward(
         reason: format!("cannot reach the node `{node}`, which has this session: {what}; try again"),
     };
     let record = shared.node(node).ok_or_else(gone)?;
-    let address = record.address.ok_or_else(|| failed("it has no `listen` in [cluster]".into()))?;
-    let stream = match shared.identity.connect(&address, &record.key).await {
+    let stream = match shared.ways.reach(&record, &shared.identity).await {
         Ok(stream) => stream,
-        // Nothing listens there, so the process has ended.
+        // Nothing accepts it, so the process has ended.
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => return Err(gone()),
         Err(error) => return Err(failed(error.to_string())),
     };
-    let request = outgoing(&address, request).map_err(|error| failed(error.to_string()))?;
+    let request = outgoing(node, request).map_err(|error| failed(error.to_string()))?;
     let (mut sender, connection) =
         http1::handshake(TokioIo::new(stream)).await.map_err(|error| failed(error.to_string()))?;
     scope.spawn(async move {
@@ -97,13 +97,13 @@ async fn forward(
     }))
 }
 
-fn outgoing(address: &str, request: Forwarded) -> http::Result<Request<Full<Bytes>>> {
+fn outgoing(node: &str, request: Forwarded) -> http::Result<Request<Full<Bytes>>> {
     let Forwarded { method, path, headers, body, caller } = request;
     let mut outgoing = Request::new(Full::new(body));
     *outgoing.method_mut() = method;
     *outgoing.uri_mut() = path.parse::<Uri>()?;
     *outgoing.headers_mut() = headers;
-    outgoing.headers_mut().insert(HOST, HeaderValue::try_from(address)?);
+    outgoing.headers_mut().insert(HOST, HeaderValue::try_from(node)?);
     outgoing.headers_mut().insert(AUTHORIZATION, HeaderValue::try_from(caller.to_header())?);
     Ok(outgoing)
 }

@@ -5,6 +5,7 @@
 //! its lease before each call. See `docs/design/cluster.md`.
 
 pub mod ownership;
+mod approvals;
 mod catalog;
 mod clock;
 mod driver;
@@ -12,25 +13,31 @@ mod forward;
 mod links;
 mod owned;
 mod process;
+mod reach;
 mod record;
 mod shared;
+mod shares;
+mod ship;
 mod status;
 mod store;
 mod tls;
+mod tunnel;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::{SocketAddr, TcpListener as StdListener};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use data_encoding::HEXLOWER;
 use serde_json::Value;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
-use tokio_rustls::server::TlsStream;
 use toolyard_core::{Connect, Gateway};
-use toolyard_model::{Keys, Nodes, Scope, accept_all};
+use toolyard_link::http::Duplex;
+use toolyard_model::{BoxFuture, Keys, Nodes, Scope, accept_all};
 
+use approvals::{Known, OtherApprovals};
 use catalog::{Exports, Keeper};
 use driver::Driver;
 use forward::ClusterNodes;
@@ -39,9 +46,13 @@ use owned::OwnedConnect;
 use ownership::{Member, Ownership, Terms};
 use record::NodeRecord;
 use shared::Shared;
-use tls::Identity;
+use shares::ShareKeeper;
+use ship::Shipper;
+use tls::{Identity, NodeAcceptor};
+use tunnel::Tunnels;
 
 pub use links::LinkContext;
+pub use ship::AuditRecords;
 pub use store::{Credentials, NatsSettings, StoreError};
 
 /// What a node is set up with.
@@ -81,16 +92,25 @@ pub enum ClusterError {
     Store(#[from] StoreError),
 }
 
+/// Serves the requests of another node on one connection.
+type Serve = Arc<dyn Fn(Box<dyn Duplex>) -> BoxFuture<()> + Send + Sync>;
+
 /// This node. Cheap to clone.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Cluster(Arc<Inner>);
 
-#[derive(Debug)]
+impl std::fmt::Debug for Cluster {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Cluster").field(&self.0.shared).finish()
+    }
+}
+
 struct Inner {
     shared: Arc<Shared>,
     nats: NatsSettings,
     export: Vec<String>,
     listener: Option<StdListener>,
+    serve: OnceLock<Serve>,
     /// What keeps this node in the cluster.
     tasks: Mutex<Option<Scope>>,
 }
@@ -121,12 +141,17 @@ impl Cluster {
             nats: settings.nats,
             export: settings.export,
             listener,
+            serve: OnceLock::new(),
             tasks: Mutex::default(),
         })))
     }
 
-    /// An upstream of the config that exactly one node runs.
+    /// An upstream of the config that exactly one node runs. One that is not exported is a matter of this node alone,
+    /// and the others do not even learn its name.
     pub fn owned(&self, id: &str, local: Arc<dyn Connect>, context: &LinkContext) -> Arc<dyn Connect> {
+        if !Exports::new(&self.0.export).names(id) {
+            return local;
+        }
         let shared = self.0.shared.clone();
         let cell = shared.cell(id);
         let remote = Arc::new(NodeConnect { id: id.into(), shared, context: context.clone() });
@@ -138,17 +163,39 @@ impl Cluster {
         Arc::new(ClusterNodes { shared: self.0.shared.clone(), scope: scope.clone() })
     }
 
-    /// Joins the cluster. Returns at once, whether NATS can be reached or not.
+    /// Joins the cluster. Returns at once, whether NATS can be reached or not. The audit is copied into NATS if it is
+    /// given.
     pub async fn start(
         &self,
         gateway: &Gateway,
         context: &LinkContext,
+        audit: Option<AuditRecords>,
         scope: &Scope,
     ) -> Result<(), ClusterError> {
         let (shared, nats) = (self.0.shared.clone(), self.0.nats.clone());
-        let store = store::Store::connect(nats, &shared.node_name(), shared.keys.clone()).await?;
+        let (name, problem) = (shared.node_name(), shared.problem.clone());
+        let store = store::Store::connect(nats, &name, shared.keys.clone(), problem).await?;
         let tasks = scope.child();
         *self.tasks() = Some(tasks.clone());
+        self.tunnel(&store, &tasks);
+        let limits = ShareKeeper {
+            shared: shared.clone(),
+            gateway: gateway.clone(),
+            client: store.client(),
+            prefix: self.0.nats.prefix.clone(),
+        };
+        tasks.spawn(limits.run());
+        let approvals = OtherApprovals {
+            shared: shared.clone(),
+            client: store.client(),
+            prefix: self.0.nats.prefix.as_str().into(),
+            known: Known::default(),
+        };
+        gateway.set_approvals_elsewhere(Arc::new(approvals.clone()));
+        tasks.spawn(approvals.run(gateway.clone()));
+        if let Some(records) = audit {
+            tasks.spawn(self.shipper(&store, records).run());
+        }
         tasks.spawn(Driver { shared: shared.clone(), store }.run());
         let keeper = Keeper {
             shared,
@@ -163,40 +210,62 @@ impl Cluster {
         Ok(())
     }
 
+    fn shipper(&self, store: &store::Store, records: AuditRecords) -> Shipper {
+        let (shared, nats) = (&self.0.shared, &self.0.nats);
+        Shipper {
+            context: store.context(),
+            prefix: nats.prefix.clone(),
+            replicas: nats.replicas,
+            node: shared.node_name(),
+            gateway: shared.state().own.gateway.clone(),
+            records,
+            shipped: shared.shipped.clone(),
+        }
+    }
+
     fn tasks(&self) -> MutexGuard<'_, Option<Scope>> {
         self.0.tasks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Accepts other nodes until the scope ends, and hands each connection to `serve`.
-    pub fn accept<F>(&self, scope: &Scope, serve: impl Fn(TlsStream<TcpStream>) -> F + Send + Sync + 'static)
-    where
-        F: Future<Output = ()> + Send + 'static,
-    {
+    /// Accepts other nodes until the scope ends, and hands each connection to `serve`. Call it before
+    /// [`start`](Self::start).
+    pub fn accept(
+        &self,
+        scope: &Scope,
+        serve: impl Fn(Box<dyn Duplex>) -> BoxFuture<()> + Send + Sync + 'static,
+    ) {
+        let serve = self.0.serve.get_or_init(|| Arc::new(serve)).clone();
         let cloned = self.0.listener.as_ref().and_then(|listener| listener.try_clone().ok());
         let Some(listener) = cloned.and_then(|listener| TcpListener::from_std(listener).ok()) else { return };
-        let acceptor = self.0.shared.identity.acceptor(self.0.shared.trusted.clone());
-        let Ok(acceptor) = acceptor.inspect_err(|error| tracing::error!(%error, "cannot accept nodes"))
-        else {
-            return;
-        };
-        let (inner, serve) = (scope.clone(), Arc::new(serve));
+        let Some(acceptor) = self.acceptor() else { return };
+        let inner = scope.clone();
         scope.spawn(async move {
-            let take = |(stream, from)| {
-                let (acceptor, serve) = (acceptor.clone(), serve.clone());
-                inner.spawn(async move {
-                    match acceptor.accept(stream).await {
-                        Ok((stream, node)) => {
-                            tracing::debug!(target: "cluster", node, %from, "a node has connected");
-                            serve(stream).await;
-                        }
-                        Err(error) => {
-                            tracing::warn!(target: "cluster", %from, %error, "refused a connection that is not from a known node");
-                        }
-                    }
-                });
+            let take = |(stream, from): (TcpStream, SocketAddr)| {
+                let _ = stream.set_nodelay(true);
+                inner.spawn(admit(acceptor.clone(), stream, from.to_string(), serve.clone()));
             };
             match accept_all("a node", || listener.accept(), take).await {}
         });
+    }
+
+    /// Reaches, and is reached by, nodes that cannot be connected to directly.
+    fn tunnel(&self, store: &store::Store, scope: &Scope) {
+        let shared = &self.0.shared;
+        let tunnels = Tunnels::new(store.client(), &self.0.nats.prefix, shared.keys.clone(), scope.clone());
+        let tunnels = shared.ways.tunnels.get_or_init(|| tunnels).clone();
+        let (Some(serve), Some(acceptor)) = (self.0.serve.get().cloned(), self.acceptor()) else { return };
+        let (key, inner) = (shared.identity.public().to_vec(), scope.clone());
+        scope.spawn(async move {
+            let admit = |stream| {
+                inner.spawn(admit(acceptor.clone(), stream, "NATS".to_owned(), serve.clone()));
+            };
+            tunnels.accept(&key, admit).await;
+        });
+    }
+
+    fn acceptor(&self) -> Option<NodeAcceptor> {
+        let acceptor = self.0.shared.identity.acceptor(self.0.shared.trusted.clone());
+        acceptor.inspect_err(|error| tracing::error!(%error, "cannot accept nodes")).ok()
     }
 
     /// The cluster as this node sees it.
@@ -210,6 +279,22 @@ impl Cluster {
             tasks.cancel();
         }
         driver::goodbye(&self.0.shared, &self.0.nats).await;
+    }
+}
+
+/// Serves a connection if it is from a node that is known.
+async fn admit<S>(acceptor: NodeAcceptor, stream: S, from: String, serve: Serve)
+where
+    S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+{
+    match acceptor.accept(stream).await {
+        Ok((stream, node)) => {
+            tracing::debug!(target: "cluster", node, from, "a node has connected");
+            serve(Box::new(stream)).await;
+        }
+        Err(error) => {
+            tracing::warn!(target: "cluster", from, %error, "refused a connection that is not from a known node");
+        }
     }
 }
 

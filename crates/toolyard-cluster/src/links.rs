@@ -48,16 +48,11 @@ impl NodeConnect {
             return Err(reason.with_hint("`toolyard cluster status` shows the nodes and what they own"));
         };
         let name = &node.member.node;
-        let Some(address) = node.address.clone() else {
-            let reason =
-                Reason::of_upstream(id, format!("is on the node `{name}`, which other nodes cannot reach"));
-            return Err(reason.with_hint("set `listen` in [cluster] on that node"));
-        };
-        let url = format!("http://{address}/mcp/{id}").parse::<Uri>();
-        let url = url.map_err(|_| Reason::new(format!("`{address}` is not an address")))?;
+        let url = format!("http://{name}/mcp/{id}").parse::<Uri>();
+        let url = url.map_err(|_| Reason::new(format!("`{name}` is not a name of a node")))?;
         let mut spec = HttpSpec::new(url, HeaderMap::new());
         spec.authorize = Some(Arc::new(AsNode));
-        spec.dial = Some(Arc::new(NodeDial { shared: self.shared.clone(), address, key: node.key.clone() }));
+        spec.dial = Some(Arc::new(NodeDial { shared: self.shared.clone(), node: node.clone() }));
         let (target, timeouts) = (Target::Http(spec), Timeouts::default());
         Ok((UpstreamTarget { name: id.clone(), target, era: EraPin::Auto, timeouts }, node))
     }
@@ -175,17 +170,13 @@ impl Authorize for AsNode {
 #[derive(Debug)]
 struct NodeDial {
     shared: Arc<Shared>,
-    address: String,
-    key: Vec<u8>,
+    node: NodeRecord,
 }
 
 impl Dial for NodeDial {
     fn dial(&self) -> BoxFuture<io::Result<Box<dyn Duplex>>> {
-        let (shared, address, key) = (self.shared.clone(), self.address.clone(), self.key.clone());
-        Box::pin(async move {
-            let stream = shared.identity.connect(&address, &key).await?;
-            Ok(Box::new(stream) as Box<dyn Duplex>)
-        })
+        let (shared, node) = (self.shared.clone(), self.node.clone());
+        Box::pin(async move { shared.ways.reach(&node, &shared.identity).await })
     }
 }
 

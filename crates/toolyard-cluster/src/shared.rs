@@ -1,7 +1,7 @@
 //! What the parts of a node share: its ownership, the other nodes, and who owns what, as the store showed it last.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -11,6 +11,7 @@ use toolyard_model::Keys;
 use crate::clock::Clock;
 use crate::ownership::{Member, Now, Order, Ownership};
 use crate::process;
+use crate::reach::Ways;
 use crate::record::{NodeRecord, OwnerRecord};
 use crate::tls::{Identity, TrustedKeys};
 
@@ -18,10 +19,16 @@ pub(crate) struct Shared {
     pub(crate) keys: Arc<Keys>,
     pub(crate) identity: Identity,
     pub(crate) trusted: TrustedKeys,
+    /// How other nodes are reached.
+    pub(crate) ways: Ways,
     pub(crate) clock: Clock,
     /// Until when owned ids may be served, in milliseconds of the fast clock.
     valid_until: AtomicU64,
     pub(crate) is_connected: AtomicBool,
+    /// Why NATS cannot be used, as far as is known.
+    pub(crate) problem: Problem,
+    /// The last record of the audit that NATS has; -1 if the audit is not copied.
+    pub(crate) shipped: Arc<AtomicI64>,
     state: Mutex<State>,
     /// Counts changes of what the store shows.
     pub(crate) changes: watch::Sender<u64>,
@@ -39,6 +46,20 @@ pub(crate) struct State {
     pub(crate) outbox: Vec<Order>,
     /// Whether everything that the store had was shown.
     pub(crate) in_sync: bool,
+}
+
+/// The last error of the connection to NATS. Nothing while it is good.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Problem(Arc<Mutex<Option<String>>>);
+
+impl Problem {
+    pub(crate) fn set(&self, problem: Option<String>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = problem;
+    }
+
+    pub(crate) fn get(&self) -> Option<String> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
 }
 
 /// Whether this node owns one id: the number of the claim, or 0.
@@ -63,9 +84,12 @@ impl Shared {
             keys,
             identity,
             trusted: TrustedKeys::default(),
+            ways: Ways::default(),
             clock: Clock::new(),
             valid_until: AtomicU64::new(0),
             is_connected: AtomicBool::new(false),
+            problem: Problem::default(),
+            shipped: Arc::new(AtomicI64::new(-1)),
             state: Mutex::new(state),
             changes: watch::Sender::new(0),
         }
@@ -129,6 +153,13 @@ impl Shared {
         let is_it =
             |node: &&NodeRecord| node.member.node == name && state.ownership.is_alive(&node.member, now);
         state.nodes.values().filter(is_it).max_by_key(|node| node.started).cloned()
+    }
+
+    /// The names of all nodes that are alive.
+    pub(crate) fn living_nodes(&self) -> Vec<String> {
+        let (state, now) = (self.state(), self.now());
+        let alive = state.nodes.keys().filter(|member| state.ownership.is_alive(member, now));
+        alive.map(|member| member.node.clone()).collect()
     }
 
     /// Passes on what has changed. Call it after every change of `state`.

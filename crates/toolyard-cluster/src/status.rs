@@ -13,7 +13,7 @@ pub(crate) fn status(shared: &Shared) -> Value {
     let state = shared.state();
     let me = state.ownership.me();
     let left = state.ownership.valid_until().saturating_sub(now.fast);
-    let nodes: Vec<Value> = state.nodes.values().map(|node| node_json(&state, node, now)).collect();
+    let nodes: Vec<Value> = state.nodes.values().map(|node| node_json(shared, &state, node, now)).collect();
     let owners: Vec<Value> = state
         .owners
         .iter()
@@ -33,6 +33,8 @@ pub(crate) fn status(shared: &Shared) -> Value {
         "node": me.node,
         "epoch": me.epoch,
         "connected": shared.is_connected.load(Ordering::Relaxed),
+        "problem": shared.problem.get(),
+        "auditCopied": u64::try_from(shared.shipped.load(Ordering::Relaxed)).ok(),
         "inSync": state.in_sync,
         "leaseMsLeft": u64::try_from(left.as_millis()).unwrap_or_default(),
         "nodes": nodes,
@@ -40,7 +42,7 @@ pub(crate) fn status(shared: &Shared) -> Value {
     })
 }
 
-fn node_json(state: &State, node: &NodeRecord, now: Now) -> Value {
+fn node_json(shared: &Shared, state: &State, node: &NodeRecord, now: Now) -> Value {
     let is_self = node.member == *state.ownership.me();
     let silence = state.ownership.silence(&node.member, now).unwrap_or_default();
     let owned = state.owners.values().filter(|owner| owner.member == node.member).count();
@@ -54,6 +56,7 @@ fn node_json(state: &State, node: &NodeRecord, now: Now) -> Value {
         "alive": state.ownership.is_alive(&node.member, now),
         "silentMs": u64::try_from(silence.as_millis()).unwrap_or_default(),
         "owns": owned,
+        "link": shared.ways.to_json(&node.member.node),
         "sameConfig": node.config == state.own.config,
     })
 }

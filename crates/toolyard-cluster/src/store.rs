@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_nats::ConnectOptions;
 use async_nats::connection::State;
 use async_nats::jetstream::Context;
 use async_nats::jetstream::kv::{self, CreateErrorKind, Operation, UpdateErrorKind, Watch};
+use async_nats::{ConnectOptions, Event};
 use bytes::Bytes;
 use tokio::sync::Notify;
 use tokio::time::timeout;
@@ -16,6 +16,7 @@ use toolyard_model::Keys;
 
 use crate::ownership::{Member, Op, Outcome};
 use crate::record::{self, FENCED, NodeRecord, OwnerRecord};
+use crate::shared::Problem;
 
 /// How long one operation may take.
 const DEADLINE: Duration = Duration::from_secs(4);
@@ -116,9 +117,10 @@ impl Store {
         settings: NatsSettings,
         node: &str,
         keys: Arc<Keys>,
+        problem: Problem,
     ) -> Result<Self, StoreError> {
         let connected = Arc::new(Notify::new());
-        let options = options(&settings, node, connected.clone()).await?;
+        let options = options(&settings, node, connected.clone(), problem).await?;
         let client = options.connect(settings.servers.clone()).await.map_err(|source| {
             StoreError::Connect { servers: settings.servers.join(", "), source: Box::new(source) }
         })?;
@@ -128,6 +130,14 @@ impl Store {
         };
         context.set_timeout(DEADLINE);
         Ok(Self { client, context, settings, keys, connected })
+    }
+
+    pub(crate) fn client(&self) -> async_nats::Client {
+        self.client.clone()
+    }
+
+    pub(crate) fn context(&self) -> Context {
+        self.context.clone()
     }
 
     pub(crate) fn is_connected(&self) -> bool {
@@ -164,6 +174,7 @@ async fn options(
     settings: &NatsSettings,
     node: &str,
     connected: Arc<Notify>,
+    problem: Problem,
 ) -> Result<ConnectOptions, StoreError> {
     let mut options = ConnectOptions::new()
         .name(format!("toolyard {node}"))
@@ -176,8 +187,15 @@ async fn options(
         })
         .event_callback(move |event| {
             tracing::debug!(target: "cluster", %event, "NATS");
-            if matches!(event, async_nats::Event::Connected) {
-                connected.notify_one();
+            match event {
+                Event::Connected => {
+                    problem.set(None);
+                    connected.notify_one();
+                }
+                Event::ClientError(error) => problem.set(Some(error.to_string())),
+                Event::ServerError(error) => problem.set(Some(error.to_string())),
+                Event::Disconnected => problem.set(Some("the connection was lost".to_owned())),
+                _ => {}
             }
             async {}
         });

@@ -22,7 +22,7 @@ use rustls::{
     CertificateError, ClientConfig, DigitallySignedStruct, DistinguishedName, Error, PeerIncompatible,
     ServerConfig, SignatureScheme,
 };
-use tokio::net::TcpStream;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::{TlsAcceptor, TlsConnector, client, server};
 
 /// How long a connection may take, with its handshake.
@@ -73,11 +73,10 @@ impl Identity {
     }
 
     /// Connects to a node that must prove this key.
-    pub(crate) async fn connect(
-        &self,
-        address: &str,
-        expected: &[u8],
-    ) -> io::Result<client::TlsStream<TcpStream>> {
+    pub(crate) async fn connect<S>(&self, stream: S, expected: &[u8]) -> io::Result<client::TlsStream<S>>
+    where
+        S: AsyncRead + AsyncWrite + Unpin,
+    {
         let expected = TrustedKeys::default().with(expected);
         let verifier = Arc::new(Verifier { provider: self.provider.clone(), trusted: expected });
         let config = ClientConfig::builder_with_provider(self.provider.clone())
@@ -88,12 +87,8 @@ impl Identity {
             .with_client_cert_resolver(Arc::new(AlwaysResolvesClientRawPublicKeys::new(self.key.clone())));
         // Keys are checked, not names; any name will do.
         let name = ServerName::try_from("node.toolyard").map_err(io::Error::other)?;
-        let connecting = async {
-            let stream = TcpStream::connect(address).await?;
-            stream.set_nodelay(true)?;
-            TlsConnector::from(Arc::new(config)).connect(name, stream).await
-        };
-        tokio::time::timeout(HANDSHAKE, connecting).await?
+        let handshake = TlsConnector::from(Arc::new(config)).connect(name, stream);
+        tokio::time::timeout(HANDSHAKE, handshake).await?
     }
 
     /// Accepts nodes whose keys are trusted.
@@ -122,11 +117,10 @@ pub(crate) struct NodeAcceptor {
 
 impl NodeAcceptor {
     /// The stream of a node that has proven its key, and the name of that node.
-    pub(crate) async fn accept(
-        &self,
-        stream: TcpStream,
-    ) -> io::Result<(server::TlsStream<TcpStream>, String)> {
-        stream.set_nodelay(true)?;
+    pub(crate) async fn accept<S>(&self, stream: S) -> io::Result<(server::TlsStream<S>, String)>
+    where
+        S: AsyncRead + AsyncWrite + Unpin,
+    {
         let stream = tokio::time::timeout(HANDSHAKE, self.acceptor.accept(stream)).await??;
         let key = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first());
         let node = key.and_then(|key| self.trusted.node(key));
@@ -243,24 +237,22 @@ impl ClientCertVerifier for Verifier {
 #[cfg(test)]
 mod tests {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-    use tokio::net::TcpListener;
 
     use super::*;
 
     /// Whether a node that expects `expected` reaches a server that trusts `trusted`.
     async fn is_connected(expected: &[u8], server: &Identity, client: &Identity, trusted: &[u8]) -> bool {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap().to_string();
+        let (near, far) = tokio::io::duplex(4096);
         let keys = TrustedKeys::default();
         keys.set(HashMap::from([(trusted.to_vec(), "client".to_owned())]));
         let acceptor = server.acceptor(keys).unwrap();
         let accepting = async {
-            let (mut stream, node) = acceptor.accept(listener.accept().await.unwrap().0).await.ok()?;
+            let (mut stream, node) = acceptor.accept(far).await.ok()?;
             assert_eq!(node, "client");
             stream.write_all(b"!").await.ok()
         };
         let connecting = async {
-            let mut stream = client.connect(&address, expected).await.ok()?;
+            let mut stream = client.connect(near, expected).await.ok()?;
             stream.read_u8().await.ok()
         };
         let (accepted, connected) = tokio::join!(accepting, connecting);

@@ -40,6 +40,8 @@ pub struct ClusterConfig {
     pub lease: Duration,
     /// Patterns of the ids of upstreams that other nodes may see.
     pub export: Vec<String>,
+    /// Whether the audit is copied into a stream of NATS.
+    pub audit: bool,
 }
 
 /// How this node proves its identity to NATS.
@@ -95,6 +97,7 @@ pub(crate) fn read(field: Field, reader: &mut Reader<'_>) -> Option<ClusterConfi
     let advertise = section.take("advertise").and_then(|field| field.expanded(reader));
     let lease =
         section.take("lease").and_then(|field| field.duration_within(reader, SHORTEST_LEASE, LONGEST_LEASE));
+    let audit = section.take("audit").and_then(|field| field.flag(reader)).unwrap_or(false);
     let export = section.take("export").map(|field| field.expanded_list(reader));
     section.finish(reader);
     if nats.is_none() {
@@ -119,6 +122,7 @@ pub(crate) fn read(field: Field, reader: &mut Reader<'_>) -> Option<ClusterConfi
         advertise,
         lease: lease.unwrap_or(LEASE),
         export: export.unwrap_or_else(|| vec!["*".to_owned()]),
+        audit,
     })
 }
 

@@ -26,6 +26,8 @@ use crate::report;
 use crate::status::{self, Totals};
 use crate::upstream::Upstream;
 
+pub use approvals::ApprovalsElsewhere;
+
 /// How long calls in flight of an upstream that is restarted or switched off may take to finish.
 const DRAIN: Duration = Duration::from_secs(10);
 
@@ -225,14 +227,20 @@ fn more_routes() -> Vec<Route> {
         secret("/approvals", "What waits for an operator, and what was decided.", |one, _, _| {
             ok(&one.approvals_json())
         }),
-        post(
+        Route::new(
+            Method::POST,
             "/approvals/approve",
+            Who::Operator,
             "Approve a call or a changed tool: `{\"id\": …}`.",
-            |one, request, _| one.approve(request),
+            |one, request, _| one.decide_anywhere(request, true),
         ),
-        post("/approvals/deny", "Deny a call that waits: `{\"id\": …}`.", |one, request, _| {
-            one.deny(request)
-        }),
+        Route::new(
+            Method::POST,
+            "/approvals/deny",
+            Who::Operator,
+            "Deny a call that waits: `{\"id\": …}`.",
+            |one, request, _| one.decide_anywhere(request, false),
+        ),
         Route::new(
             Method::POST,
             "/tools/{switch}",

@@ -30,7 +30,8 @@ const REMEMBERED: usize = 100;
 /// Arguments are shown up to this size.
 const SHOWN: usize = 10_000;
 const PURPOSE: &str = "approval";
-const PREFIX: &str = "yard-approval.";
+/// Followed by the gateway that sealed the state: another gateway may be behind this one, or beside it in a cluster.
+const PREFIX: &str = "yard-approval-";
 
 /// What is approved: these arguments of this tool, by this principal.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -316,12 +317,16 @@ impl Approvals {
 
     fn seal(&self, carried: &Carried) -> String {
         let bytes = serde_json::to_vec(carried).unwrap_or_default();
-        format!("{PREFIX}{}", self.keys.get().seal(PURPOSE, &bytes))
+        let keys = self.keys.get();
+        format!("{PREFIX}{}.{}", keys.gateway(), keys.seal(PURPOSE, &bytes))
     }
 
     /// What a client carries, if it is ours: `Err` if it is ours and cannot be used any more.
     pub(crate) fn open_state(&self, text: &str) -> Option<Result<Carried, &'static str>> {
-        let sealed = text.strip_prefix(PREFIX)?;
+        let (gateway, sealed) = text.strip_prefix(PREFIX)?.split_once('.')?;
+        if gateway != self.keys.get().gateway() {
+            return None;
+        }
         let bytes = self.keys.get().open(PURPOSE, sealed);
         let Some(carried) = bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok()) else {
             return Some(Err("is not valid"));

@@ -9,7 +9,7 @@ use toolyard_model::{Answer, BoxFuture, ClientKey, Handler, Origin, Peer, Reques
 use toolyard_proto::name::UpstreamId;
 use toolyard_proto::{Method, Notification};
 
-use crate::api::{Controls, Routes};
+use crate::api::{ApprovalsElsewhere, Controls, Routes};
 use crate::approvals::Approvals;
 use crate::catalog::{Catalog, Definitions, Store, Views};
 use crate::discovery::Sightings;
@@ -44,6 +44,7 @@ pub(crate) struct Shared {
     pub(crate) common: Arc<Common>,
     pub(crate) outlets: Outlets,
     pub(crate) approvals: Arc<Approvals>,
+    pub(crate) approvals_elsewhere: OnceLock<Arc<dyn ApprovalsElsewhere>>,
     pace: Pace,
     sightings: Sightings,
     /// Held while the set of upstreams changes.
@@ -124,6 +125,7 @@ impl Gateway {
             common,
             outlets,
             approvals,
+            approvals_elsewhere: OnceLock::new(),
             pace: plan.pace,
             sightings: Sightings::default(),
             changing: Mutex::new(()),

@@ -22,6 +22,7 @@ pub mod dynamic_upstreams;
 pub mod event;
 pub mod ledger;
 mod levels;
+pub mod limit_shares;
 mod listen;
 mod metrics;
 pub mod report;
@@ -36,7 +37,7 @@ mod sleep_watch;
 mod tool_switch;
 mod yard;
 
-pub use api::{Answered, Controls, Route, Who};
+pub use api::{Answered, ApprovalsElsewhere, Controls, Route, Who};
 pub use apps::{AppOptions, Apps};
 pub use gateway::{Gateway, Reloaded};
 pub use plan::{

@@ -259,6 +259,16 @@ impl StepRules {
         self.chains.relayed()
     }
 
+    /// How much calls have asked of each limit since this was last read.
+    pub(crate) fn take_demands(&self) -> Vec<limit::LimitDemand> {
+        self.chains.limiters.take_demands()
+    }
+
+    /// Uses only these shares of limits, by their names, and an equal share of limits that are made later.
+    pub(crate) fn set_shares(&self, gateways: usize, shares: &HashMap<Arc<str>, limit::LimitShares>) {
+        self.chains.limiters.set_shares(gateways, shares);
+    }
+
     /// The chain of a tool or prompt.
     pub(crate) fn chain(&self, profile: Option<&str>, upstream: &Upstream, canonical: &str) -> Chain {
         self.chains.with(self.settings(upstream, Subject { profile, canonical }))

@@ -7,6 +7,7 @@ import approvals, { waiting } from "./approvals.js";
 import audit from "./audit.js";
 import call from "./call.js";
 import calls from "./calls.js";
+import cluster from "./cluster.js";
 import config from "./config.js";
 import playground from "./playground.js";
 import upstream from "./upstream.js";
@@ -17,7 +18,7 @@ const MOST_CALLS = 1000;
 /** How many samples are drawn. */
 const MOST_SAMPLES = 150;
 
-const PAGES = { yard, calls, call, upstream, playground, approvals, audit, agents, config };
+const PAGES = { yard, calls, call, upstream, playground, approvals, audit, agents, cluster, config };
 const NAV = [
   ["yard", "Yard"], ["calls", "Calls"], ["playground", "Playground"], ["approvals", "Approvals"], ["agents", "Agents"], ["audit", "Audit"], ["config", "Config"],
 ];
@@ -113,6 +114,15 @@ async function countApprovals() {
   } catch { /* this gateway has no approvals */ }
 }
 
+/** A gateway that is a node of a cluster has one more page. */
+async function showCluster() {
+  try {
+    if (!isSignedIn() || document.querySelector('#nav a[data-page="cluster"]')) return;
+    await get("/cluster");
+    document.getElementById("nav").append(h("a", { href: "#/cluster", "data-page": "cluster" }, "Cluster"));
+  } catch { /* it is no node */ }
+}
+
 /** Keys: "/" to filter, "g" and a letter to go to a page, "j" and "k" in lists. */
 function keys(event) {
   const typing = /^(INPUT|TEXTAREA|SELECT)$/.test(event.target.tagName);
@@ -154,6 +164,7 @@ async function start() {
   show();
   follow(take, connection, () => ({ status: state.status, upstreams: [...state.upstreams.values()], gone: [], open: state.open, ended: state.ended.slice(0, 256), sessions: state.sessions }));
   countApprovals();
+  showCluster();
   setInterval(() => { if (!document.hidden && state.connection === "live") countApprovals(); }, 3000);
 }
 

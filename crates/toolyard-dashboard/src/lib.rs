@@ -29,6 +29,7 @@ const FILES: &[(&str, &[u8])] = &[
     ("config.js", include_bytes!("../assets/config.js")),
     ("approvals.js", include_bytes!("../assets/approvals.js")),
     ("agents.js", include_bytes!("../assets/agents.js")),
+    ("cluster.js", include_bytes!("../assets/cluster.js")),
     ("icon.svg", include_bytes!("../assets/icon.svg")),
 ];
 

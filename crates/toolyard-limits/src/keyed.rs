@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::{Limit, Limiter};
+use crate::{Demand, Limit, Limiter, Share};
 
 /// Keys that are kept before idle ones are dropped.
 const SWEEP_ABOVE: usize = 1024;
@@ -20,11 +20,13 @@ struct Limiters {
     by_key: HashMap<Arc<str>, Limiter>,
     /// The number of keys at which idle limiters are looked for again.
     sweep_at: usize,
+    /// The share of the limit that a new key begins with, where several gateways have the limit together.
+    share: Option<Share>,
 }
 
 impl Keyed {
     pub fn new(limit: Limit) -> Self {
-        Self { limit, limiters: Mutex::new(Limiters { by_key: HashMap::new(), sweep_at: SWEEP_ABOVE }) }
+        Self { limit, limiters: Mutex::new(Limiters { sweep_at: SWEEP_ABOVE, ..Limiters::default() }) }
     }
 
     pub fn limit(&self) -> &Limit {
@@ -43,8 +45,27 @@ impl Keyed {
             limiters.sweep_at = SWEEP_ABOVE.max(limiters.by_key.len() * 2);
         }
         let limiter = Limiter::new(self.limit.clone());
+        if let Some(share) = &limiters.share {
+            limiter.set_share(share);
+        }
         limiters.by_key.insert(key.clone(), limiter.clone());
         limiter
+    }
+
+    /// What is asked of each key, and how much of it is used.
+    pub fn take_demands(&self) -> Vec<(Arc<str>, Demand)> {
+        let limiters = self.limiters.lock().unwrap_or_else(PoisonError::into_inner);
+        let demand = |(key, limiter): (&Arc<str>, &Limiter)| (key.clone(), limiter.take_demand());
+        limiters.by_key.iter().map(demand).filter(|(_, demand)| *demand != Demand::default()).collect()
+    }
+
+    /// Uses only a share of the limit for each key: the one that is given for it, or `usual`.
+    pub fn set_shares(&self, usual: Share, shares: &HashMap<Arc<str>, Share>) {
+        let mut limiters = self.limiters.lock().unwrap_or_else(PoisonError::into_inner);
+        limiters.share = Some(usual);
+        for (key, limiter) in &limiters.by_key {
+            limiter.set_share(shares.get(key).unwrap_or(&usual));
+        }
     }
 
     /// How many keys are kept.

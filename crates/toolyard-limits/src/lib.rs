@@ -17,5 +17,5 @@ pub use keyed::Keyed;
 pub use limiter::{Limiter, Permit, Usage};
 pub use presets::{MODEL_PRESETS, ModelPreset, global_model_window};
 pub use queue::Ticket;
-pub use settings::{Limit, Rate, Window};
-pub use state::{Offer, Refusal, State};
+pub use settings::{Limit, Rate, Share, Window};
+pub use state::{Demand, Offer, Refusal, State};

@@ -8,9 +8,9 @@ use std::time::{Duration, Instant as StdInstant};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use crate::Limit;
 use crate::queue::Ticket;
-use crate::state::{Offer, Refusal, State};
+use crate::state::{Demand, Offer, Refusal, State};
+use crate::{Limit, Share};
 
 /// How often a waiting call reports its place.
 const REPORT_EVERY: Duration = Duration::from_secs(1);
@@ -123,6 +123,18 @@ impl Limiter {
 
     fn permit(&self, since: Instant) -> Permit {
         Permit { limiter: self.clone(), since }
+    }
+
+    /// Uses only a share of the limit from now on.
+    pub(crate) fn set_share(&self, share: &Share) {
+        let mut shared = self.lock();
+        shared.state.set_share(share);
+        shared.start_waiting(Instant::now());
+    }
+
+    /// How much is asked of it, and how much of it is used.
+    pub(crate) fn take_demand(&self) -> Demand {
+        self.lock().state.take_demand(Instant::now().into_std())
     }
 
     pub(crate) fn is_idle(&self) -> bool {

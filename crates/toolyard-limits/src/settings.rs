@@ -53,6 +53,34 @@ impl Limit {
     }
 }
 
+/// What one of several gateways may use of a limit that they have together.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Share {
+    /// The part of the rate.
+    pub rate: f64,
+    /// Calls that may run here at the same time, and starts here in a window; nothing changes where it is `None`.
+    pub concurrent: Option<usize>,
+    pub window: Option<usize>,
+}
+
+impl Limit {
+    /// This share of the limit.
+    #[must_use]
+    pub fn share(&self, share: &Share) -> Self {
+        let part = share.rate.clamp(0.001, 1.0);
+        // A burst cannot be divided finely; it is spread by the rate soon enough.
+        let rate = self.rate.map(|rate| Rate { per: rate.per.div_f64(part), ..rate });
+        let window =
+            self.window.map(|window| Window { count: share.window.unwrap_or(window.count), ..window });
+        Self {
+            concurrent: self.concurrent.map(|count| share.concurrent.unwrap_or(count)),
+            rate,
+            window,
+            ..self.clone()
+        }
+    }
+}
+
 impl Rate {
     /// The time between two evenly spaced starts.
     pub(crate) fn interval(self) -> Duration {

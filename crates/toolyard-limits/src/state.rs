@@ -4,11 +4,21 @@ use std::collections::VecDeque;
 use std::hash::Hash;
 use std::time::{Duration, Instant};
 
-use crate::Limit;
 use crate::queue::{FairQueue, Ticket};
+use crate::{Limit, Share};
 
 /// The shortest wait that a refusal suggests.
 const MIN_RETRY: Duration = Duration::from_millis(100);
+
+/// What is asked of a limit, for gateways that have it together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Demand {
+    /// Calls that have asked to start since this was last read, or wait.
+    pub asked: u32,
+    pub running: usize,
+    /// Starts that the window counts.
+    pub started: usize,
+}
 
 /// What becomes of a call that asks to start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,7 +48,11 @@ impl Refusal {
 
 #[derive(Debug)]
 pub struct State<K> {
+    /// What holds now: the limit, or this gateway's share of it.
     limit: Limit,
+    whole: Limit,
+    /// Calls that have asked to start since this was last read.
+    asked: u32,
     running: usize,
     queue: FairQueue<K>,
     next_ticket: u64,
@@ -54,6 +68,8 @@ impl<K: Clone + Eq + Hash> State<K> {
     pub fn new(limit: Limit) -> Self {
         let starts = VecDeque::with_capacity(limit.window.map_or(0, |window| window.count.min(1024)));
         Self {
+            whole: limit.clone(),
+            asked: 0,
             limit,
             running: 0,
             queue: FairQueue::default(),
@@ -66,6 +82,22 @@ impl<K: Clone + Eq + Hash> State<K> {
 
     pub fn limit(&self) -> &Limit {
         &self.limit
+    }
+
+    /// Uses only a share of the limit, because other gateways use the rest of it.
+    pub fn set_share(&mut self, share: &Share) {
+        self.limit = self.whole.share(share);
+    }
+
+    /// How much is asked of the limit, and how much of it is used now.
+    pub fn take_demand(&mut self, now: Instant) -> Demand {
+        let waiting = u32::try_from(self.queue.len()).unwrap_or(u32::MAX);
+        let asked = std::mem::take(&mut self.asked).saturating_add(waiting);
+        let started = self.whole.window.map_or(0, |window| {
+            let is_recent = |start: &&Instant| now.saturating_duration_since(**start) < window.per;
+            self.starts.iter().rev().take_while(is_recent).count()
+        });
+        Demand { asked, running: self.running, started }
     }
 
     pub fn running(&self) -> usize {
@@ -88,6 +120,7 @@ impl<K: Clone + Eq + Hash> State<K> {
     /// A call of `client` asks to start. The second value is a waiting call of another client that must give up its
     /// place.
     pub fn offer(&mut self, now: Instant, client: K) -> (Offer, Option<Ticket>) {
+        self.asked = self.asked.saturating_add(1);
         if self.queue.len() == 0 && self.may_start(now) {
             self.record_start(now);
             return (Offer::Started, None);
@@ -175,8 +208,10 @@ impl<K: Clone + Eq + Hash> State<K> {
             .zip(self.scheduled)
             .and_then(|(rate, scheduled)| scheduled.checked_sub(rate.tolerance()));
         let by_window = self.limit.window.and_then(|window| {
-            let full = self.starts.len() >= window.count;
-            full.then(|| self.starts.front().map_or(now, |first| *first + window.per))
+            // More starts are remembered than a share allows, so that a larger share later counts them.
+            let oldest = self.starts.len().checked_sub(window.count)?;
+            // A share of nothing is looked at again when shares are set.
+            Some(self.starts.get(oldest).map_or(now + MIN_RETRY, |start| *start + window.per))
         });
         now.max(by_rate.unwrap_or(now)).max(by_window.unwrap_or(now))
     }
@@ -187,7 +222,7 @@ impl<K: Clone + Eq + Hash> State<K> {
             let scheduled = self.scheduled.map_or(now, |scheduled| scheduled.max(now));
             self.scheduled = Some(scheduled + rate.interval());
         }
-        if let Some(window) = self.limit.window {
+        if let Some(window) = self.whole.window {
             if self.starts.len() >= window.count.max(1) {
                 self.starts.pop_front();
             }
@@ -203,6 +238,30 @@ mod tests {
     use super::*;
 
     const SECOND: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn a_share_allows_its_part_and_a_larger_one_later_counts_what_was_started() {
+        let now = Instant::now();
+        let mut state = State::new(Limit { queue: 0, ..Limit::window(10, Duration::from_mins(1)) });
+        let share = |window| Share { rate: 1.0, concurrent: None, window: Some(window) };
+        state.set_share(&share(3));
+        let started = |state: &mut State<&'static str>| {
+            (0..20).filter(|_| state.offer(now, "a").0 == Offer::Started).count()
+        };
+        assert_eq!(started(&mut state), 3);
+        assert_eq!(state.take_demand(now), Demand { asked: 20, running: 3, started: 3 });
+        assert_eq!(state.take_demand(now).asked, 0);
+        state.set_share(&share(10));
+        assert_eq!(started(&mut state), 7);
+        state.set_share(&share(5));
+        assert_eq!(started(&mut state), 0);
+        let later = now + Duration::from_mins(2);
+        assert_eq!(state.take_demand(later).started, 0);
+        state.set_share(&share(0));
+        assert!(matches!(state.offer(later, "a").0, Offer::Refused(_)), "a share of nothing");
+        state.set_share(&share(1));
+        assert_eq!(state.offer(later, "a").0, Offer::Started);
+    }
 
     #[test]
     fn no_more_run_at_once_than_the_limit_allows() {

@@ -110,7 +110,7 @@ pub trait Nodes: fmt::Debug + Send + Sync + 'static {
     /// The node that a session is on, if it is another one. `mark` is what [`mark_session`](Self::mark_session) gave.
     fn session_elsewhere(&self, id: &str, mark: &str) -> Option<String>;
 
-    /// The node that holds a parked call, if it is another one.
+    /// The node that holds a parked call, an approval or a handle, if it is another one. `state` is any text.
     fn parked_elsewhere(&self, state: &str) -> Option<String>;
 
     fn forward(&self, node: &str, request: Forwarded)

@@ -25,10 +25,12 @@ pub(super) fn session(endpoint: &Endpoint, fields: Fields<'_>) -> Option<String>
     nodes.session_elsewhere(id, mark)
 }
 
-/// The node that holds the parked call that a request continues, if it is another one.
+/// The node that holds the parked call that a request continues, or the handle that it uses, if it is another one.
 pub(super) fn parked(endpoint: &Endpoint, params: Option<&Params>) -> Option<String> {
     let nodes = endpoint.options.nodes.as_ref()?;
-    nodes.parked_elsewhere(&params?.member("requestState")?.as_string()?)
+    let state = params?.member("requestState").and_then(|state| state.as_string());
+    let handle = || params?.member("arguments")?.member("handle")?.as_string();
+    nodes.parked_elsewhere(&state.or_else(handle)?)
 }
 
 /// A request on its way to another node.

@@ -5,10 +5,12 @@ mod without;
 #[cfg(feature = "cluster")]
 mod with;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::Result;
 use http::{Method, StatusCode};
+use toolyard_audit::Audit;
 use toolyard_core::{Gateway, Route, Who};
 use toolyard_model::{ControlResponse, Nodes, Scope};
 use toolyard_serve::Endpoint;
@@ -40,12 +42,13 @@ pub(crate) async fn start(
     gateway: &Gateway,
     endpoint: &Arc<Endpoint>,
     context: &ConnectContext,
+    audit: Option<&(Arc<Audit>, PathBuf)>,
     scope: &Scope,
 ) -> Result<()> {
     add_routes(gateway, context.cluster().cloned());
     let Some(node) = context.cluster() else { return Ok(()) };
     node.serve(endpoint, scope);
-    node.start(gateway, context, scope).await
+    node.start(gateway, context, audit.map(|(_, path)| path.as_path()), scope).await
 }
 
 /// The other nodes, for the endpoint that serves clients.

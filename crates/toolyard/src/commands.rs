@@ -8,6 +8,7 @@ mod get;
 mod tools;
 mod import;
 mod install;
+mod join;
 mod uninstall;
 mod trust;
 mod pack;
@@ -66,6 +67,8 @@ pub(crate) enum Command {
     /// Show the nodes of the cluster and what they own.
     #[command(subcommand)]
     Cluster(cluster::ClusterCommand),
+    /// Join a team's cluster, and show it only the upstreams that are named.
+    Join(join::JoinArgs),
     /// Stop the running gateway.
     Stop,
     /// List the gateways of this user that run, with their config and address.
@@ -128,6 +131,7 @@ pub(crate) fn run(common: &Common, command: Command) -> Result<(), Failure> {
         Command::Deny(args) => approve::deny(common, &args),
         Command::Lock(args) => lock::lock(common, &args),
         Command::Cluster(command) => cluster::cluster(common, &command),
+        Command::Join(args) => join::join(common, &args),
         Command::Stop => manage::stop(common),
         Command::Gateways(args) => gateways::gateways(&args),
         Command::Logs(args) => logs::logs(common, &args),

@@ -211,7 +211,7 @@ async fn run(
     let endpoint = Endpoint::new(handler.clone(), options, &scope).with_control(handler);
     let endpoint = Arc::new(endpoint.with_pages(Arc::new(pages)));
     doors.serve(&endpoint, &own_addresses, &scope);
-    cluster::start(&gateway, &endpoint, &context, &scope).await?;
+    cluster::start(&gateway, &endpoint, &context, audit.as_ref(), &scope).await?;
     greeting::print(&greeting::Greeting {
         addresses: &addresses,
         taken,

@@ -2,10 +2,13 @@
 
 use std::fmt::Write as _;
 use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use tempfile::TempDir;
 
 use super::door::Door;
@@ -25,6 +28,9 @@ pub(super) enum Scene {
     Client(Door),
     /// Three fixtures with a skill each, in one view.
     Skills,
+    /// Clients reach a node of a cluster that owns nothing; another node has the fixture. The path is that of
+    /// nats-server.
+    Node(PathBuf),
 }
 
 /// A scene that is set: what runs, and where the suite finds it. Everything ends when this is dropped.
@@ -41,11 +47,12 @@ impl Stage {
 }
 
 /// Builds what the scenes run and returns the folder it is in.
-pub(super) fn build(profile: Profile) -> Result<PathBuf> {
+pub(super) fn build(profile: Profile, with_cluster: bool) -> Result<PathBuf> {
     workspace::require_target("toolyard-testkit", "bin", "fixture")?;
     workspace::require_target("toolyard", "bin", "toolyard")?;
     workspace::build("toolyard-testkit", profile)?;
-    workspace::build("toolyard", profile)
+    let features: &[&str] = if with_cluster { &["cluster"] } else { &[] };
+    workspace::build_with("toolyard", profile, features)
 }
 
 impl Scene {
@@ -62,6 +69,7 @@ impl Scene {
             Self::Upstream(door) => format!("gateway, fixture behind {door}"),
             Self::Client(door) => format!("gateway, client over {door}"),
             Self::Skills => "gateway, three upstreams with skills".to_owned(),
+            Self::Node(_) => "a node that owns nothing".to_owned(),
         }
     }
 
@@ -72,6 +80,7 @@ impl Scene {
             Self::Upstream(door) => door.label().to_owned(),
             Self::Client(door) => format!("{}-client", door.label()),
             Self::Skills => "skills".to_owned(),
+            Self::Node(_) => "node".to_owned(),
         }
     }
 
@@ -81,7 +90,7 @@ impl Scene {
         match self {
             Self::Fixture => &TASKS,
             Self::Skills => &SKILLS,
-            Self::Url(_) | Self::Upstream(_) | Self::Client(_) => &[],
+            Self::Url(_) | Self::Upstream(_) | Self::Client(_) | Self::Node(_) => &[],
         }
     }
 
@@ -117,6 +126,15 @@ impl Scene {
                 format!("{}/mcp/{UPSTREAM}", set.gateway("in-front", &reach)?)
             }
             Self::Skills => format!("{}/mcp", set.gateway_with_skills()?),
+            Self::Node(nats) => {
+                let nats = set.nats(nats)?;
+                let reach = Door::Http.fixture(&mut set)?;
+                set.gateway("owner", &format!("{reach}\n{}", cluster(&nats, "owner")))?;
+                let origin =
+                    set.serve("in-front", &format!("transparent = true\n{}", cluster(&nats, "front")))?;
+                wait_for_upstream(&origin)?;
+                format!("{origin}/mcp/{UPSTREAM}")
+            }
         };
         // The last to start is the first to stop.
         let running = set.running.into_iter().rev().collect();
@@ -151,12 +169,17 @@ impl Set<'_> {
 
     /// Starts a gateway whose only upstream is reached as given, and returns its address.
     fn gateway(&mut self, name: &str, reach: &str) -> Result<String> {
-        let (config, state) = (self.config(name), self.state(name));
         let (upstream, rest) = reach
             .split_once("\n[")
             .map_or((reach, String::new()), |(upstream, rest)| (upstream, format!("\n[{rest}")));
         let text =
             format!("transparent = true\n[upstreams.{UPSTREAM}]\n{upstream}\nera = \"{}\"\n{rest}", self.era);
+        self.serve(name, &text)
+    }
+
+    /// Starts a gateway with this config, and returns its address.
+    fn serve(&mut self, name: &str, text: &str) -> Result<String> {
+        let (config, state) = (self.config(name), self.state(name));
         fs::write(&config, text).context("write the config")?;
         let mut command = Command::new(self.program("toolyard"));
         command.arg("serve").arg("--config").arg(&config).env("XDG_RUNTIME_DIR", self.folder);
@@ -180,12 +203,55 @@ impl Set<'_> {
         self.gateway("gateway", &reach)
     }
 
+    /// Starts a NATS server, and returns its address.
+    fn nats(&mut self, program: &Path) -> Result<String> {
+        let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+        let mut command = Command::new(program);
+        command.args(["--jetstream", "--addr", "127.0.0.1", "--port", &port.to_string(), "--store_dir"]);
+        command.arg(self.folder.join("nats"));
+        self.running.push(Background::start("nats-server", &mut command, &self.logs.join("nats.log"))?);
+        Ok(format!("nats://127.0.0.1:{port}"))
+    }
+
     pub(super) fn config(&self, name: &str) -> PathBuf {
         self.folder.join(format!("{name}.toml"))
     }
 
     pub(super) fn state(&self, name: &str) -> PathBuf {
         self.folder.join(format!("{name}-state"))
+    }
+}
+
+/// The section that makes a gateway a node.
+fn cluster(nats: &str, node: &str) -> String {
+    let key = "0123456789abcdef".repeat(2);
+    format!("[cluster]\nnats = \"{nats}\"\nnode = \"{node}\"\nkey = \"{key}\"\nlisten = \"127.0.0.1:0\"\n")
+}
+
+/// Waits until a node shows the fixture of another one.
+fn wait_for_upstream(origin: &str) -> Result<()> {
+    let address = origin.strip_prefix("http://").context("the address of the node")?;
+    let deadline = Instant::now() + Duration::from_mins(1);
+    let meta = r#"{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}"#;
+    let body = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{{"_meta":{meta}}}}}"#);
+    let request = format!(
+        "POST /mcp/{UPSTREAM} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\nContent-Type: application/json\r\n\
+         Accept: application/json, text/event-stream\r\nMCP-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/list\r\n\
+         Content-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    loop {
+        let mut stream = TcpStream::connect(address).context("connect to the node")?;
+        stream.write_all(request.as_bytes())?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer)?;
+        if answer.contains("\"inputSchema\"") {
+            return Ok(());
+        }
+        if Instant::now() > deadline {
+            bail!("the node does not show the fixture: {answer}");
+        }
+        std::thread::sleep(Duration::from_millis(50));
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use http::StatusCode;
 use serde_json::{Map, Value, json};
-use toolyard_model::{ControlRequest, ControlResponse};
+use toolyard_model::{BoxFuture, ControlRequest, ControlResponse};
 use toolyard_policy::pin::Held;
 use toolyard_proto::Raw;
 use toolyard_proto::name::canonical;
@@ -15,9 +15,72 @@ use crate::catalog::ListKind;
 use crate::pins;
 use crate::upstream::Upstream;
 
+/// What waits at other gateways of a cluster, and a way to decide about it there.
+pub trait ApprovalsElsewhere: Send + Sync + 'static {
+    /// Calls and tools, each with its `node`, in the form of [`Gateway::waiting`].
+    fn waiting(&self) -> Value;
+
+    /// Decides about what waits there under this id. Nothing if there is none.
+    fn decide(&self, id: &str, is_approved: bool) -> BoxFuture<Option<Result<Value, String>>>;
+}
+
 impl Gateway {
-    /// Everything that waits, and the last changes that did not have to.
+    /// Shows what waits elsewhere, too, and decides about it. Set once.
+    pub fn set_approvals_elsewhere(&self, elsewhere: Arc<dyn ApprovalsElsewhere>) {
+        let _ = self.shared().approvals_elsewhere.set(elsewhere);
+    }
+
+    /// The `calls` and `tools` that wait for an operator at this gateway.
+    pub fn waiting(&self) -> Value {
+        let Value::Object(mut all) = self.own_approvals_json() else { return Value::Null };
+        all.retain(|key, _| key == "calls" || key == "tools");
+        Value::Object(all)
+    }
+
+    /// Decides about a call or tool that waits at this gateway. Nothing if there is none of that id.
+    pub fn decide(&self, id: &str, is_approved: bool) -> Option<Result<Value, String>> {
+        let answered = if is_approved { self.approve(id) } else { self.deny(id) };
+        match answered {
+            Ok(value) => Some(Ok(value)),
+            Err(NotDecided::Unknown) => None,
+            Err(NotDecided::Locked(message)) => Some(Err(message)),
+        }
+    }
+
+    /// Decides about what the body names, wherever it waits.
+    pub(super) fn decide_anywhere(&self, request: &ControlRequest, is_approved: bool) -> BoxFuture<Answered> {
+        let (gateway, id) = (self.clone(), id_in(request));
+        Box::pin(async move {
+            let id = id?;
+            let decided = match (gateway.decide(&id, is_approved), gateway.shared().approvals_elsewhere.get())
+            {
+                (None, Some(elsewhere)) => elsewhere.decide(&id, is_approved).await,
+                (decided, _) => decided,
+            };
+            match decided {
+                Some(Ok(value)) => Ok(ControlResponse::json(&value)),
+                Some(Err(message)) => {
+                    Err(ControlResponse::error(StatusCode::CONFLICT, "not_decided", &message))
+                }
+                None => Err(nothing_waits(&id)),
+            }
+        })
+    }
+
+    /// Everything that waits, here and elsewhere, and the last changes that did not have to.
     pub(super) fn approvals_json(&self) -> Value {
+        let mut all = self.own_approvals_json();
+        let elsewhere = self.shared().approvals_elsewhere.get().map(|elsewhere| elsewhere.waiting());
+        for key in ["calls", "tools"] {
+            let more = elsewhere.as_ref().and_then(|more| more[key].as_array().cloned());
+            if let (Some(own), Some(more)) = (all[key].as_array_mut(), more) {
+                own.extend(more);
+            }
+        }
+        all
+    }
+
+    fn own_approvals_json(&self) -> Value {
         let upstreams = self.upstreams();
         let held = |upstream: &Arc<Upstream>| -> Vec<Value> {
             held_of(upstream).iter().map(|held| pins::to_json(upstream.id(), held)).collect()
@@ -48,11 +111,10 @@ impl Gateway {
         json!({ "upstreams": self.upstreams().iter().filter_map(tools).collect::<Map<_, _>>() })
     }
 
-    /// Approves what the body names: a held tool by its canonical id, or all held tools of an upstream by its id.
-    pub(super) fn approve(&self, request: &ControlRequest) -> Answered {
-        let id = id_in(request)?;
-        if self.shared().approvals.decide(&id, true).is_some() {
-            return Ok(ControlResponse::json(&json!({ "approved": [id] })));
+    /// Approves a call, a held tool by its canonical id, or all held tools of an upstream by its id.
+    fn approve(&self, id: &str) -> Result<Value, NotDecided> {
+        if self.shared().approvals.decide(id, true).is_some() {
+            return Ok(json!({ "approved": [id] }));
         }
         let mut approved = Vec::new();
         for upstream in self.upstreams() {
@@ -63,31 +125,37 @@ impl Gateway {
             }
             if !approved.is_empty() {
                 upstream.review_again(&self.shared().outlets);
-                return Ok(ControlResponse::json(&json!({ "approved": approved })));
+                return Ok(json!({ "approved": approved }));
             }
         }
-        Err(nothing_waits(&id))
+        Err(NotDecided::Unknown)
     }
 
-    fn approve_tool(&self, upstream: &Upstream, held: &Held) -> Result<String, ControlResponse> {
+    fn approve_tool(&self, upstream: &Upstream, held: &Held) -> Result<String, NotDecided> {
         let id = canonical(upstream.id(), &held.tool);
         let pins = self.shared().outlets.pins.as_ref();
         let Some(pins) = pins.filter(|_| !held.is_locked()) else {
             let message =
                 format!("a lock file decides about `{id}`; `toolyard lock` accepts what is offered now");
-            return Err(ControlResponse::error(StatusCode::CONFLICT, "locked", &message));
+            return Err(NotDecided::Locked(message));
         };
         pins.accept(upstream.id(), held);
         tracing::info!(target: "upstream", tool = %id, "a changed definition was approved by an operator");
         Ok(id)
     }
 
-    /// Denies what the body names. A held tool stays held, so there is nothing to deny about it.
-    pub(super) fn deny(&self, request: &ControlRequest) -> Answered {
-        let id = id_in(request)?;
-        let denied = self.shared().approvals.decide(&id, false);
-        denied.map(|_| ControlResponse::json(&json!({ "denied": id }))).ok_or_else(|| nothing_waits(&id))
+    /// Denies a call. A held tool stays held, so there is nothing to deny about it.
+    fn deny(&self, id: &str) -> Result<Value, NotDecided> {
+        let denied = self.shared().approvals.decide(id, false);
+        denied.map(|_| json!({ "denied": id })).ok_or(NotDecided::Unknown)
     }
+}
+
+/// Why there is no decision.
+enum NotDecided {
+    /// Nothing of that id waits here.
+    Unknown,
+    Locked(String),
 }
 
 fn held_of(upstream: &Upstream) -> pins::HeldTools {

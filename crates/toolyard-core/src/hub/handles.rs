@@ -67,7 +67,9 @@ impl Handles {
             issued: seconds_since_1970(),
         };
         let bytes = serde_json::to_vec(&sealed).unwrap_or_default();
-        let key = format!("{PREFIX}{}", self.keys.get().seal(PURPOSE, &bytes));
+        // It names the gateway, so that the others of a cluster know where it is valid.
+        let keys = self.keys.get();
+        let key = format!("{PREFIX}{}.{}", keys.gateway(), keys.seal(PURPOSE, &bytes));
         let handle = Handle {
             principal: sealed.principal,
             instance: instance.clone(),
@@ -113,7 +115,8 @@ impl Handles {
     }
 
     fn open(&self, key: &str) -> Option<Sealed> {
-        let bytes = self.keys.get().open(PURPOSE, key.strip_prefix(PREFIX)?)?;
+        let (_, sealed) = key.strip_prefix(PREFIX)?.split_once('.')?;
+        let bytes = self.keys.get().open(PURPOSE, sealed)?;
         serde_json::from_slice(&bytes).ok()
     }
 

@@ -1,11 +1,11 @@
 //! Limits how many calls run at once or start within a time; the others wait their turn, in a fair and bounded queue.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use serde_json::json;
-use toolyard_limits::{Keyed, Limit, Permit, Refusal};
+use toolyard_limits::{Demand, Keyed, Limit, Permit, Refusal, Share};
 use toolyard_model::{Answer, BoxFuture, ClientKey};
 use toolyard_proto::{CallError, Method, Notification, Raw};
 
@@ -60,9 +60,31 @@ impl Per {
     }
 }
 
+/// How much calls ask of one limit, for gateways that have it together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LimitDemand {
+    /// The name of the limit.
+    pub name: Arc<str>,
+    pub limit: Limit,
+    /// The keys of it, such as principals, with what is asked of each.
+    pub keys: Vec<(Arc<str>, Demand)>,
+}
+
+/// What this gateway may use of one limit.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LimitShares {
+    /// For keys that are not named.
+    pub usual: Share,
+    pub keys: HashMap<Arc<str>, Share>,
+}
+
 /// The limits in use. A limit whose settings are unchanged after a reload continues to count.
 #[derive(Debug, Default)]
-pub(super) struct Limiters(Mutex<HashMap<LimitPlan, Weak<Keyed>>>);
+pub(super) struct Limiters {
+    known: Mutex<HashMap<LimitPlan, Weak<Keyed>>>,
+    /// How many gateways have these limits together; a new limit begins with an equal share. 0 if it is this one alone.
+    gateways: AtomicUsize,
+}
 
 impl Limiters {
     pub(super) fn shared(&self, plan: &LimitPlan) -> Shared {
@@ -70,14 +92,52 @@ impl Limiters {
     }
 
     fn of(&self, plan: &LimitPlan) -> Arc<Keyed> {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(limiters) = known.get(plan).and_then(Weak::upgrade) {
             return limiters;
         }
         known.retain(|_, limiters| limiters.strong_count() > 0);
         let limiters = Arc::new(Keyed::new(plan.limit.clone()));
+        let gateways = self.gateways.load(Ordering::Relaxed);
+        if gateways > 1 {
+            limiters.set_shares(equal_share(&plan.limit, gateways), &HashMap::new());
+        }
         known.insert(plan.clone(), Arc::downgrade(&limiters));
         limiters
+    }
+
+    /// The limits that gateways can have together. Sessions and connections are on one gateway anyway.
+    fn common(&self) -> Vec<(Arc<str>, Arc<Keyed>)> {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let common = known.iter().filter(|(plan, _)| plan.per != Per::Client);
+        common.filter_map(|(plan, limiters)| Some((plan.name.clone(), limiters.upgrade()?))).collect()
+    }
+
+    pub(super) fn take_demands(&self) -> Vec<LimitDemand> {
+        let demand = |(name, keyed): (Arc<str>, Arc<Keyed>)| LimitDemand {
+            name,
+            limit: keyed.limit().clone(),
+            keys: keyed.take_demands(),
+        };
+        self.common().into_iter().map(demand).collect()
+    }
+
+    pub(super) fn set_shares(&self, gateways: usize, shares: &HashMap<Arc<str>, LimitShares>) {
+        self.gateways.store(gateways, Ordering::Relaxed);
+        for (limit, keyed) in self.common() {
+            if let Some(shares) = shares.get(&limit) {
+                keyed.set_shares(shares.usual, &shares.keys);
+            }
+        }
+    }
+}
+
+/// One of so many equal parts, rounded down.
+fn equal_share(limit: &Limit, gateways: usize) -> Share {
+    Share {
+        rate: 1.0 / f64::from(u32::try_from(gateways).unwrap_or(u32::MAX)),
+        concurrent: limit.concurrent.map(|count| count / gateways),
+        window: limit.window.map(|window| window.count / gateways),
     }
 }
 

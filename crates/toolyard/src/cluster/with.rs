@@ -1,10 +1,11 @@
 //! The wiring of a node: the config becomes settings, and the parts of the gateway meet the cluster.
 
-use std::sync::Arc;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context as _, Result};
 use serde_json::Value;
-use toolyard_cluster::{Cluster, ClusterSettings, Credentials, LinkContext, NatsSettings};
+use toolyard_cluster::{AuditRecords, Cluster, ClusterSettings, Credentials, LinkContext, NatsSettings};
 use toolyard_config::{ClusterConfig, ClusterCredentials, Config};
 use toolyard_core::{Connect, Gateway};
 use toolyard_model::{Keys, Nodes, Scope};
@@ -14,7 +15,10 @@ use toolyard_serve::{Endpoint, serve_node};
 use crate::connect::ConnectContext;
 
 #[derive(Clone, Debug)]
-pub(crate) struct Node(Cluster);
+pub(crate) struct Node {
+    cluster: Cluster,
+    copies_audit: bool,
+}
 
 impl Node {
     /// Opens the listener for other nodes, if the config has a cluster.
@@ -32,7 +36,7 @@ impl Node {
             export: cluster.export.clone(),
             config: super::digest(config),
         };
-        Ok(Some(Self(Cluster::new(settings)?)))
+        Ok(Some(Self { cluster: Cluster::new(settings)?, copies_audit: cluster.audit }))
     }
 
     /// An upstream that one node runs.
@@ -42,11 +46,11 @@ impl Node {
         local: Arc<dyn Connect>,
         context: &ConnectContext,
     ) -> Arc<dyn Connect> {
-        self.0.owned(id.as_str(), local, &links(context))
+        self.cluster.owned(id.as_str(), local, &links(context))
     }
 
     pub(crate) fn nodes(&self, scope: &Scope) -> Arc<dyn Nodes> {
-        self.0.nodes(scope)
+        self.cluster.nodes(scope)
     }
 
     /// Joins the cluster, and reports on it.
@@ -54,28 +58,43 @@ impl Node {
         &self,
         gateway: &Gateway,
         context: &ConnectContext,
+        audit: Option<&Path>,
         scope: &Scope,
     ) -> Result<()> {
-        let report = self.0.clone();
+        let report = self.cluster.clone();
         gateway.report_on("cluster", move || report.status());
-        Ok(self.0.start(gateway, &links(context), scope).await?)
+        let audit = audit.filter(|_| self.copies_audit).map(records);
+        Ok(self.cluster.start(gateway, &links(context), audit, scope).await?)
     }
 
     /// The cluster as this node sees it.
     pub(crate) fn status(&self) -> Value {
-        self.0.status()
+        self.cluster.status()
     }
 
     /// Serves other nodes.
     pub(crate) fn serve(&self, endpoint: &Arc<Endpoint>, scope: &Scope) {
         let endpoint = endpoint.clone();
-        self.0.accept(scope, move |stream| serve_node(stream, endpoint.clone()));
+        self.cluster.accept(scope, move |stream| Box::pin(serve_node(stream, endpoint.clone())));
     }
 
     /// Leaves the cluster.
     pub(crate) async fn end(&self) {
-        self.0.end().await;
+        self.cluster.end().await;
     }
+}
+
+/// The records of the audit in this file, read as they are asked for.
+fn records(path: &Path) -> AuditRecords {
+    let (path, reader) = (path.to_owned(), Mutex::new(None));
+    Arc::new(move |after, most| {
+        let mut reader = reader.lock().unwrap_or_else(PoisonError::into_inner);
+        if reader.is_none() {
+            *reader = Some(toolyard_audit::Reader::open(&path).map_err(|error| error.to_string())?);
+        }
+        let Some(reader) = &*reader else { return Ok(Vec::new()) };
+        reader.after(after, most).map_err(|error| error.to_string())
+    })
 }
 
 fn links(context: &ConnectContext) -> LinkContext {

@@ -1,5 +1,6 @@
 //! A program that was built without the feature `cluster`: it refuses a config with a cluster.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Result;
@@ -35,7 +36,13 @@ impl Node {
     }
 
     #[expect(clippy::unused_async, reason = "has the form of the one with the feature")]
-    pub(crate) async fn start(&self, _: &Gateway, _: &ConnectContext, _: &Scope) -> Result<()> {
+    pub(crate) async fn start(
+        &self,
+        _: &Gateway,
+        _: &ConnectContext,
+        _: Option<&Path>,
+        _: &Scope,
+    ) -> Result<()> {
         match *self {}
     }
 

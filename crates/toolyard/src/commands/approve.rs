@@ -58,7 +58,8 @@ fn show(common: &Common, as_json: bool) -> Result<(), Failure> {
     let (calls, tools) = (of("calls"), of("tools"));
     for call in &calls {
         let text = |key: &str| call[key].as_str().unwrap_or_default();
-        say::result(format_args!("{}  {} calls {}", text("id"), text("principal"), text("tool")));
+        let node = call["node"].as_str().map(|node| format!(" (at the node {node})")).unwrap_or_default();
+        say::result(format_args!("{}  {} calls {}{node}", text("id"), text("principal"), text("tool")));
         say::result(format_args!("    arguments: {}", call["arguments"]));
     }
     for tool in &tools {

@@ -34,25 +34,39 @@ pub(super) fn cluster(common: &Common, command: &ClusterCommand) -> Result<(), F
     Ok(())
 }
 
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or("-").to_owned()
+}
+
+fn node_row(node: &Value) -> [String; 8] {
+    let is_self = node["self"] == true;
+    let state = match (is_self, node["alive"] == true) {
+        (true, _) => "this node",
+        (false, true) => "alive",
+        (false, false) => "silent",
+    };
+    let link = match node["link"]["by"].as_str() {
+        Some("direct") => format!("direct, {} ms", node["link"]["connectMs"]),
+        Some("nats") => format!("through NATS, {} ms", node["link"]["connectMs"]),
+        Some(_) => format!("fails: {}", text(&node["link"]["error"])),
+        None => "-".to_owned(),
+    };
+    let silence = node["silentMs"].as_u64().unwrap_or_default() / 1_000;
+    let lag = if is_self { "-".to_owned() } else { format!("{silence} s") };
+    let config = if node["sameConfig"] == true { "same" } else { "differs" };
+    let (name, address, version) = (text(&node["node"]), text(&node["address"]), text(&node["version"]));
+    [name, state.to_owned(), address, link, lag, version, node["owns"].to_string(), config.to_owned()]
+}
+
 fn show(status: &Value) {
-    let text = |value: &Value| value.as_str().unwrap_or("-").to_owned();
     let store = if status["connected"] == true { "connected to NATS" } else { "NOT connected to NATS" };
     let left = status["leaseMsLeft"].as_u64().unwrap_or_default() / 1_000;
     say::result(format_args!("node {}: {store}, lease valid for {left} s", text(&status["node"])));
-    let heading = ["NODE", "STATE", "ADDRESS", "VERSION", "OWNS", "CONFIG"].map(str::to_owned);
-    let row = |node: &Value| {
-        let state = match (node["self"] == true, node["alive"] == true) {
-            (true, _) => "this node".to_owned(),
-            (false, true) => "alive".to_owned(),
-            (false, false) => {
-                format!("silent for {} s", node["silentMs"].as_u64().unwrap_or_default() / 1_000)
-            }
-        };
-        let config = if node["sameConfig"] == true { "same" } else { "differs" };
-        let owns = node["owns"].to_string();
-        [text(&node["node"]), state, text(&node["address"]), text(&node["version"]), owns, config.to_owned()]
-    };
-    let nodes = status["nodes"].as_array().into_iter().flatten().map(row);
+    if let Some(problem) = status["problem"].as_str() {
+        say::line(format_args!("note: {problem}"));
+    }
+    let heading = ["NODE", "STATE", "ADDRESS", "LINK", "LAG", "VERSION", "OWNS", "CONFIG"].map(str::to_owned);
+    let nodes = status["nodes"].as_array().into_iter().flatten().map(node_row);
     say::table(&[heading].into_iter().chain(nodes).collect::<Vec<_>>());
     let heading = ["UPSTREAM", "KIND", "NODE", "FENCE"].map(str::to_owned);
     let row = |owner: &Value| {

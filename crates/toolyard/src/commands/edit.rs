@@ -120,6 +120,16 @@ impl Draft {
         }
     }
 
+    /// Adds a section. False if it is there already.
+    pub(super) fn insert_section(&mut self, key: &str, mut section: Table) -> bool {
+        if self.document.contains_key(key) {
+            return false;
+        }
+        section.decor_mut().set_prefix(self.space());
+        self.document.insert(key, Item::Table(section));
+        true
+    }
+
     /// The text before a section that is added.
     fn space(&self) -> &'static str {
         if self.document.to_string().trim().is_empty() { "" } else { "\n" }

@@ -53,6 +53,27 @@ fn unexported_tools_are_hidden_from_other_nodes() {
     assert!(world.node("a").tools().contains(&"private__pid".to_owned()));
 }
 
+/// The figure is printed; what is asserted leaves room for a machine that is busy with other things.
+#[test]
+fn a_new_tool_is_soon_seen_at_every_node() {
+    let mut world = World::new();
+    world.start("a", &["one"], "");
+    world.start("b", &[], "");
+    world.start("c", &[], "");
+    world.wait_for_tool("one__grow");
+    let mut times = Vec::new();
+    for number in 0..5 {
+        let name = format!("new{number}");
+        world.node("b").call("one__grow", &json!({ "name": name })).unwrap();
+        let start = Instant::now();
+        world.wait_for_tool(&format!("one__{name}"));
+        times.push(start.elapsed());
+    }
+    times.sort();
+    println!("a new tool is seen at all nodes after {:?} (the third of {times:?})", times[2]);
+    assert!(times[2] < Duration::from_secs(5), "{times:?}");
+}
+
 /// The figures are printed; what is asserted leaves room for a machine that is busy with other things.
 #[test]
 fn a_call_to_another_node_costs_little_more_than_one_here() {

@@ -6,8 +6,17 @@
 
 #[path = "../cli/http.rs"]
 mod http;
+#[path = "../support/testkit.rs"]
+#[expect(dead_code, reason = "some of it is for other tests")]
+mod testkit;
+mod nats;
 mod world;
 
 mod calls;
-mod failures;
+mod apps;
 mod sessions;
+mod together;
+mod secure;
+mod failures;
+mod churn;
+mod long;

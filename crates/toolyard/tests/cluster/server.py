@@ -4,7 +4,7 @@ import json
 import os
 import sys
 
-TOOLS = ["pid", "add"]
+TOOLS = ["pid", "add", "grow"]
 count = 0
 
 
@@ -12,9 +12,13 @@ def answer(method, params):
     global count
     if method == "initialize":
         info = {"name": "counter", "version": "1"}
-        return {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": info}
+        return {"protocolVersion": "2025-11-25", "capabilities": {"tools": {"listChanged": True}}, "serverInfo": info}
     if method == "tools/list":
         return {"tools": [{"name": name, "inputSchema": {"type": "object"}} for name in TOOLS]}
+    if method == "tools/call" and params["name"] == "grow":
+        TOOLS.append(params["arguments"]["name"])
+        print(json.dumps({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}), flush=True)
+        return {"content": [{"type": "text", "text": "grown"}]}
     if method == "tools/call":
         count += 1
         with open(os.environ["CALLS"], "a") as calls:

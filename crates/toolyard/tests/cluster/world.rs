@@ -2,9 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
@@ -13,16 +12,17 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::http::{modern, read};
+use super::nats::Nats;
 
 /// Every wait ends.
 const PATIENCE: Duration = Duration::from_mins(2);
 const KEY: &str = "0123456789abcdef0123456789abcdef";
 
 pub(crate) struct World {
-    folder: TempDir,
-    nats_port: u16,
-    nats: Option<Child>,
     nodes: BTreeMap<&'static str, Node>,
+    pub(crate) nats: Nats,
+    // The last to be dropped.
+    folder: TempDir,
 }
 
 pub(crate) struct Node {
@@ -31,49 +31,63 @@ pub(crate) struct Node {
     pub(crate) url: String,
 }
 
+/// A node to be started.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Setup<'a> {
+    /// Programs that it has as upstreams.
+    pub(crate) upstreams: &'a [&'a str],
+    /// More keys of `[cluster]`; one that is here replaces the usual one.
+    pub(crate) cluster: &'a str,
+    /// More sections of the config.
+    pub(crate) config: &'a str,
+    /// Where it accepts apps. Without it there are neither apps nor instances.
+    pub(crate) apps: Option<u16>,
+    /// Where it accepts clients; any port if not given.
+    pub(crate) port: u16,
+}
+
 impl World {
     pub(crate) fn new() -> Self {
-        // The port is free now; nats-server is started again on the same one.
-        let nats_port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        Self::over(|folder| Nats::one(folder, ""))
+    }
+
+    pub(crate) fn over(nats: impl FnOnce(&Path) -> Nats) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let mut world = Self { folder, nats_port, nats: None, nodes: BTreeMap::new() };
-        world.start_nats();
-        world
+        Self { nodes: BTreeMap::new(), nats: nats(folder.path()), folder }
     }
 
-    pub(crate) fn start_nats(&mut self) {
-        let program = std::env::var_os("TOOLYARD_NATS").expect("`cargo xtask cluster` names nats-server");
-        let log = std::fs::File::options().create(true).append(true).open(self.path("nats.log")).unwrap();
-        let nats = Command::new(program)
-            .args(["--jetstream", "--addr", "127.0.0.1", "--port", &self.nats_port.to_string()])
-            .arg("--store_dir")
-            .arg(self.path("nats"))
-            .stdout(Stdio::null())
-            .stderr(log)
-            .spawn()
-            .unwrap();
-        self.nats = Some(nats);
-    }
-
-    pub(crate) fn kill_nats(&mut self) {
-        let mut nats = self.nats.take().unwrap();
-        nats.kill().unwrap();
-        nats.wait().unwrap();
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
     /// Starts a node with these programs as upstreams; `more` is appended to its section `[cluster]`.
     pub(crate) fn start(&mut self, name: &'static str, upstreams: &[&str], more: &str) {
+        self.start_with(name, Setup { upstreams, cluster: more, ..Setup::default() });
+    }
+
+    pub(crate) fn start_with(&mut self, name: &'static str, setup: Setup<'_>) {
         let folder = self.path(name);
-        std::fs::create_dir_all(&folder).unwrap();
-        let mut config = format!(
-            "[cluster]\nnats = \"nats://127.0.0.1:{}\"\nnode = \"{name}\"\nkey = \"{KEY}\"\nlisten = \"127.0.0.1:0\"\n{more}\n",
-            self.nats_port
-        );
-        for id in upstreams {
+        std::fs::create_dir_all(folder.join("toolyard/instances")).unwrap();
+        let usual = [
+            format!("nats = {}", self.nats.urls()),
+            format!("node = \"{name}\""),
+            format!("key = \"{KEY}\""),
+            "listen = \"127.0.0.1:0\"".to_owned(),
+        ];
+        let mut config = "[cluster]\n".to_owned();
+        for line in usual {
+            let key = line.split(' ').next().unwrap();
+            if !setup.cluster.lines().any(|more| more.split(' ').next() == Some(key)) {
+                let _ = writeln!(config, "{line}");
+            }
+        }
+        // A key that is empty is only taken out.
+        for line in setup.cluster.lines().filter(|line| line.contains('=')) {
+            let _ = writeln!(config, "{line}");
+        }
+        let apps = setup.apps.map(|port| format!("[apps]\nscan = false\nlisten = \"127.0.0.1:{port}\"\n"));
+        config += &apps.unwrap_or_default();
+        for id in setup.upstreams {
             let server = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cluster/server.py");
             let calls = self.calls_file(id);
             let _ = writeln!(
@@ -83,8 +97,9 @@ impl World {
                 calls.display()
             );
         }
+        config += setup.config;
         std::fs::write(folder.join("config.toml"), config).unwrap();
-        self.nodes.insert(name, Node::start(folder));
+        self.nodes.insert(name, Node::start(folder, setup.port, setup.apps.is_some()));
     }
 
     fn calls_file(&self, id: &str) -> PathBuf {
@@ -107,6 +122,11 @@ impl World {
 
     pub(crate) fn urls(&self) -> Vec<String> {
         self.nodes.values().map(|node| node.url.clone()).collect()
+    }
+
+    /// Runs a command in the folder of a node that need not run.
+    pub(crate) fn run_in(&self, name: &str, words: &[&str]) -> Output {
+        toolyard(&self.path(name)).args(words).output().unwrap()
     }
 
     /// Ends a node without a word.
@@ -140,19 +160,17 @@ impl Drop for World {
                 eprintln!("--- {name}:\n{}", node.log());
             }
         }
-        if let Some(mut nats) = self.nats.take() {
-            let _ = nats.kill();
-            let _ = nats.wait();
-        }
     }
 }
 
 impl Node {
-    fn start(folder: PathBuf) -> Self {
+    fn start(folder: PathBuf, port: u16, has_apps: bool) -> Self {
         let log = std::fs::File::options().create(true).append(true).open(folder.join("log")).unwrap();
         let before = std::fs::metadata(folder.join("log")).map_or(0, |log| log.len());
+        let without: &[&str] = if has_apps { &[] } else { &["--no-apps", "--no-instances"] };
         let child = toolyard(&folder)
-            .args(["serve", "--listen", "127.0.0.1:0", "--no-apps", "--no-instances"])
+            .args(["serve", "--listen", &format!("127.0.0.1:{port}")])
+            .args(without)
             .stdout(Stdio::null())
             .stderr(log)
             .spawn()
@@ -165,6 +183,10 @@ impl Node {
             Some(line.to_owned())
         });
         node
+    }
+
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
     }
 
     pub(crate) fn log(&self) -> String {
@@ -186,8 +208,13 @@ impl Node {
 
     /// What `toolyard cluster status --json` prints.
     pub(crate) fn status(&self) -> Value {
-        let output = toolyard(&self.folder).args(["cluster", "status", "--json"]).output().unwrap();
+        let output = self.run(&["cluster", "status", "--json"]);
         serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{output:?}"))
+    }
+
+    /// Runs a command for this node.
+    pub(crate) fn run(&self, words: &[&str]) -> Output {
+        toolyard(&self.folder).args(words).output().unwrap()
     }
 }
 
@@ -198,8 +225,11 @@ impl Drop for Node {
     }
 }
 
+/// The program under test, or the one that `TOOLYARD_PROGRAM` names, for figures of a release build.
 fn toolyard(folder: &Path) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_toolyard"));
+    let program =
+        std::env::var_os("TOOLYARD_PROGRAM").unwrap_or_else(|| env!("CARGO_BIN_EXE_toolyard").into());
+    let mut command = Command::new(program);
     command.args(["--config", "config.toml", "--state-dir", "state"]).current_dir(folder).env_clear();
     command.env("HOME", folder).env("XDG_RUNTIME_DIR", folder);
     command.env("PATH", std::env::var_os("PATH").unwrap_or_default()).stdin(Stdio::null());
