@@ -15,6 +15,8 @@ pub const DEFAULT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST),
 
 /// No call may take longer than this.
 pub(crate) const LONGEST_TIMEOUT: Duration = Duration::from_hours(1);
+/// Connecting may take no longer than this.
+pub(crate) const LONGEST_CONNECT: Duration = Duration::from_secs(40);
 const MOST: i64 = 100_000;
 /// To scan less often than this means not to scan, which has its own setting.
 pub(crate) const MAX_SCAN_INTERVAL: Duration = Duration::from_hours(1);
@@ -28,6 +30,8 @@ pub struct AppsConfig {
     pub calls: Option<usize>,
     pub queue: Option<usize>,
     pub timeout: Option<Duration>,
+    /// How long connecting to an app may take, and how long an app that connects may take to register.
+    pub connect_timeout: Option<Duration>,
     /// Apps that listen, and are dialled.
     pub endpoints: Vec<NamedEndpoint>,
     pub scan: Scan,
@@ -80,12 +84,25 @@ pub(crate) fn read(field: Field, reader: &mut Reader<'_>) -> AppsConfig {
     let mut number = |key| section.take(key).and_then(|field| read_count(reader, &field));
     let (max_connections, calls, queue) = (number("max_connections"), number("calls"), number("queue"));
     let timeout = section.take("timeout").and_then(|field| field.duration(reader, LONGEST_TIMEOUT));
+    let connect_timeout = section.take("connect_timeout");
+    let connect_timeout = connect_timeout.and_then(|field| field.duration(reader, LONGEST_CONNECT));
     let endpoints = section.take("endpoints").map(|field| read_endpoints(reader, field)).unwrap_or_default();
     let scan = section.take("scan").and_then(|field| read_scan(reader, &field)).unwrap_or_default();
     let any_client_id =
         section.take("any_client_id").and_then(|field| field.flag(reader)).unwrap_or_default();
     section.finish(reader);
-    AppsConfig { tcp, local, max_connections, calls, queue, timeout, endpoints, scan, any_client_id }
+    AppsConfig {
+        tcp,
+        local,
+        max_connections,
+        calls,
+        queue,
+        timeout,
+        connect_timeout,
+        endpoints,
+        scan,
+        any_client_id,
+    }
 }
 
 /// `NAME = "tcp://…"`, or a table with `url` and `description`.

@@ -113,10 +113,30 @@ fn read_one(reader: &mut Reader<'_>, mut section: Section) -> Option<Reach> {
         reach = reach.map(|reach| reach.only_sse(reader, field));
     }
     let (path, at) = (section.path.clone(), section.at);
-    let left: Vec<String> = section.take_all().iter().map(|field| format!("`{}`", field.key)).collect();
+    let (misspelt, left): (Vec<Field>, Vec<Field>) =
+        section.take_all().into_iter().partition(|field| meant(&field.key).is_some());
+    for field in &misspelt {
+        let meant = meant(&field.key).unwrap_or_default();
+        let help = format!("did you mean \"{meant}\"?");
+        // Without these there is no server.
+        if reach.is_none() && ["command", "url"].contains(&meant) {
+            field.error(reader, "unknown key", help);
+        } else {
+            field.warn(reader, "unknown key, which is not used", help);
+        }
+    }
+    let left: Vec<String> = left.iter().map(|field| format!("`{}`", field.key)).collect();
     if !left.is_empty() {
         let message = format!("{} of this server: not used here", left.join(", "));
         reader.warn(at, &path, message, "limits and choices of tools are made in a TOML config instead");
     }
     reach
+}
+
+/// The key of a server that a misspelt one is meant to be.
+fn meant(key: &str) -> Option<&'static str> {
+    const KEYS: [&str; 7] = ["command", "args", "env", "envFile", "cwd", "url", "headers"];
+    const OTHERS: [(&str, &str); 3] = [("environment", "env"), ("enviroment", "env"), ("arguments", "args")];
+    let other = OTHERS.iter().find(|(other, _)| other.eq_ignore_ascii_case(key)).map(|(_, meant)| *meant);
+    other.or_else(|| nearest(key, KEYS))
 }

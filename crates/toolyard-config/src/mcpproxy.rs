@@ -8,7 +8,8 @@ use toolyard_proto::name::sanitize_upstream_id;
 use toolyard_proto::token::Rules;
 
 use super::apps::{
-    AppsConfig, LONGEST_TIMEOUT, MAX_SCAN_INTERVAL, Scan, read_count, read_endpoint, read_tcp,
+    AppsConfig, LONGEST_CONNECT, LONGEST_TIMEOUT, MAX_SCAN_INTERVAL, Scan, read_count, read_endpoint,
+    read_tcp,
 };
 use super::auth::{LONGEST as LONGEST_WINDOW, read_secret};
 use super::log::LogConfig;
@@ -69,6 +70,7 @@ impl McpProxy {
             |key, least, most| section.take(key).and_then(|field| read_time(reader, &field, least, most));
         let second = Duration::from_secs(1);
         apps.timeout = time("ToolTimeout", second, LONGEST_TIMEOUT);
+        apps.connect_timeout = time("ConnectTimeout", second, LONGEST_CONNECT);
         let scan = time("DiscoveryScanInterval", second, MAX_SCAN_INTERVAL);
         let debounce = time("CatalogDebounce", Duration::from_millis(1), LONGEST_DEBOUNCE);
         apps.scan = scan.map_or(apps.scan, Scan::Every);

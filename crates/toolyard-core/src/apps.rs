@@ -50,7 +50,7 @@ pub struct AppOptions {
     pub signed: Option<Signed>,
     /// Whether a token may have another client id than the app's name.
     pub any_client_id: bool,
-    /// How long a connection may take to register.
+    /// How long connecting may take, and how long a connection may take to register.
     pub patience: Duration,
     /// The longest line.
     pub line_limit: usize,

@@ -53,6 +53,7 @@ pub use counterpart::CounterpartStatus;
 pub(crate) use follow_tasks::FollowedTasks;
 pub(crate) use lease::Lease;
 pub(crate) use links::Lane;
+pub(crate) use pool::can_be_asked;
 pub(crate) use subscribe::Subscribed;
 pub(crate) use supervise::Outlets;
 
@@ -320,6 +321,13 @@ impl Upstream {
         self.life.outdated();
         let changed = tokio::time::timeout(self.pace().connect, renewals.changed()).await;
         changed.is_ok_and(|changed| changed.is_ok())
+    }
+
+    /// Has its lists read again soon, where it is connected.
+    pub(crate) fn read_again_later(&self) {
+        if self.links.live().is_some() {
+            self.life.signals.outdated.notify_one();
+        }
     }
 
     /// Has its lists read again on its current link. Returns whether that was done in time.

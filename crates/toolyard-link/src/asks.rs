@@ -39,10 +39,6 @@ pub(crate) enum Verdict {
 }
 
 impl Verdict {
-    pub(crate) fn refuse(code: i32, why: &str) -> Self {
-        Self::Answer(Err(RpcError::new(code, why).to_raw()))
-    }
-
     /// Puts the question now; its answer is waited for later.
     fn put(mut self) -> Self {
         let Self::Ask(ask) = &mut self else { return self };
@@ -59,12 +55,15 @@ impl Verdict {
 
     /// Several clients are calling, and the question does not name one of them.
     pub(crate) fn ambiguous() -> Self {
-        Self::refuse(
-            code::INTERNAL,
-            "calls of several clients are under way on this connection, so the client that this request is \
-             for is unknown; calls from now on get connections of their own",
-        )
+        Self::Answer(Err(ambiguity()))
     }
+}
+
+/// The error of a question that does not name one of the clients that are calling.
+pub(crate) fn ambiguity() -> Raw {
+    let why = "calls of several clients are under way on this connection, so the client that this request is for is \
+               unknown; calls from now on get connections of their own";
+    RpcError::new(code::INTERNAL, why).to_raw()
 }
 
 pub(crate) fn to_ask(request: &RequestMessage) -> Ask {

@@ -159,6 +159,30 @@ impl<T> InFlight<T> {
         if is_doubtful { Addressee::Several } else { self.addressee() }
     }
 
+    /// The calls under way that a message without an address may belong to.
+    pub(crate) fn candidates(&self) -> Vec<u64> {
+        let addressable = self.flights.iter().filter(|(_, flight)| flight.addressable);
+        addressable.map(|(id, _)| *id).collect()
+    }
+
+    /// The client that a question belongs to which came while these calls were under way. A call that has been
+    /// answered since did not ask it; one that another user has just cancelled may have.
+    pub(crate) fn asked_among(&mut self, candidates: &[u64], now: Instant) -> Addressee {
+        self.left.retain(|left| now.saturating_duration_since(left.at) < LINGER);
+        let mut open: Vec<u64> =
+            candidates.iter().copied().filter(|id| self.flights.contains_key(id)).collect();
+        open.sort_unstable();
+        let flights: Vec<&Flight<T>> = open.iter().filter_map(|id| self.flights.get(id)).collect();
+        let Some(oldest) = flights.first() else { return Addressee::None };
+        let is_other =
+            |flight: &&&Flight<T>| flight.client != oldest.client || flight.client.may_span_programs();
+        let was_left = |left: &Left| candidates.contains(&left.id) && left.principal != oldest.principal;
+        if flights.iter().skip(1).any(|flight| is_other(&flight)) || self.left.iter().any(was_left) {
+            return Addressee::Several;
+        }
+        Addressee::One(oldest.peer.clone(), oldest.client.clone())
+    }
+
     /// Whether all calls under way are of one user, so that mixing them up reveals no secret.
     pub(crate) fn are_of_one_principal(&self) -> bool {
         let mut principals = self.flights.values().filter(|flight| flight.addressable).map(|f| &f.principal);
@@ -265,6 +289,33 @@ mod tests {
         assert_eq!(check(2, Duration::ZERO, true), "one");
         assert_eq!(check(2, LINGER, false), "one");
         assert_eq!(check(1, Duration::ZERO, false), "one");
+    }
+
+    #[test]
+    fn a_question_is_for_the_client_whose_call_is_the_last_of_those_that_may_have_asked_it() {
+        let start = Instant::now();
+        let kind = |calls: &mut InFlight<()>, candidates: &[u64], later: Duration| match calls
+            .asked_among(candidates, start + later)
+        {
+            Addressee::None => "none",
+            Addressee::One(..) => "one",
+            Addressee::Several => "several",
+        };
+        let mut calls = InFlight::default();
+        (1..=3).for_each(|id| calls.insert(id, flight(id, true)));
+        calls.insert(4, flight(9, false));
+        let mut candidates = calls.candidates();
+        candidates.sort_unstable();
+        assert_eq!(candidates, [1, 2, 3]);
+        // One that came later did not ask.
+        calls.insert(5, flight(5, true));
+        assert_eq!(kind(&mut calls, &candidates, Duration::ZERO), "several");
+        calls.remove(1);
+        calls.leave(2, start);
+        assert_eq!(kind(&mut calls, &candidates, Duration::ZERO), "several");
+        assert_eq!(kind(&mut calls, &candidates, LINGER), "one");
+        calls.remove(3);
+        assert_eq!(kind(&mut calls, &candidates, LINGER), "none");
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use toolyard_proto::modern::TASKS_EXTENSION;
 use toolyard_proto::{Method, Notification, Raw};
 
 use crate::BoxFuture;
@@ -54,6 +55,21 @@ pub fn unanswerable(result: &Raw, capabilities: &Raw) -> Option<AskError> {
         let method = Method::new(&ask.member("method")?.as_string()?);
         Ask { method, params: ask.member("params") }.refusal(capabilities)
     })
+}
+
+/// What kind of result it is, if it is of a kind that a client with these capabilities does not know. Kinds beyond
+/// those of the specification belong to extensions, which a client declares.
+pub fn unknown_result_type(result: &Raw, capabilities: &Raw) -> Option<String> {
+    let kind = result.member("resultType")?;
+    if matches!(kind.as_bytes(), b"\"complete\"" | b"\"input_required\"") {
+        return None;
+    }
+    let is_task = kind.as_bytes() == b"\"task\"";
+    let is_declared = capabilities
+        .member("extensions")
+        .and_then(|extensions| extensions.read::<BTreeMap<String, Raw>>().ok())
+        .is_some_and(|extensions| extensions.keys().any(|name| (name == TASKS_EXTENSION) == is_task));
+    (!is_declared).then(|| kind.as_string().unwrap_or_else(|| kind.as_str().to_owned()))
 }
 
 /// Why a question got no result.

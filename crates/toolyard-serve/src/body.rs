@@ -6,6 +6,7 @@ use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
+use tokio::time::{Instant, Sleep, sleep_until};
 use toolyard_model::Relay;
 use toolyard_model::answer::RelayError;
 use toolyard_proto::Id;
@@ -73,6 +74,45 @@ impl ServeBody {
     /// A body that produces its bytes over time; dropping it ends the work.
     pub(crate) fn live(body: impl Body<Data = Bytes, Error = RelayError> + Send + 'static) -> Self {
         Self(Inner::Live(Box::pin(body)))
+    }
+
+    /// The same, which ends with the credential that it was opened with.
+    pub(crate) fn live_until(
+        body: impl Body<Data = Bytes, Error = RelayError> + Send + 'static,
+        until: Option<Instant>,
+    ) -> Self {
+        match until {
+            Some(until) => {
+                let (body, over) = (Some(Box::pin(body)), Box::pin(sleep_until(until)));
+                Self::live(Expiring { body, over })
+            }
+            None => Self::live(body),
+        }
+    }
+}
+
+/// An event stream that ends at a time.
+struct Expiring<B> {
+    /// Dropped at the end, with everything that it holds.
+    body: Option<Pin<Box<B>>>,
+    over: Pin<Box<Sleep>>,
+}
+
+impl<B: Body<Data = Bytes, Error = RelayError>> Body for Expiring<B> {
+    type Data = Bytes;
+    type Error = RelayError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, RelayError>>> {
+        if self.over.as_mut().poll(cx).is_ready() {
+            self.body = None;
+        }
+        match &mut self.body {
+            Some(body) => body.as_mut().poll_frame(cx),
+            None => Poll::Ready(None),
+        }
     }
 }
 

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use http::StatusCode;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep, timeout_at};
 use toolyard_model::peer::{Ask, AskError, Back};
 use toolyard_model::{Answer, AnswerBody, BoxFuture, ClientKey, Origin, Request, View};
 use toolyard_proto::modern::{Claim, Found, LogLevel, RequestMeta, SUBSCRIPTION_ID};
@@ -60,6 +60,7 @@ pub(super) fn begin<'a>(
         Err(error) => return Routed::Answered(reply::error(Era::Modern, &id, &error)),
     };
     let client = client_key(&admitted);
+    let until = admitted.until;
     let origin = origin(view, admitted, client, meta);
     let subscription = (method == Method::LISTEN).then(|| id.clone());
     let relay = subscription.is_none();
@@ -67,8 +68,17 @@ pub(super) fn begin<'a>(
     let request = Request::new(origin, id.clone(), method, params)
         .with_headers(headers::params(fields))
         .with_relay(relay);
-    let future = park::handle(endpoint, request, back.clone());
+    let mut future = park::handle(endpoint, request, back.clone());
+    if let Some(until) = until.filter(|_| !relay) {
+        future = Box::pin(listen_until(until, future));
+    }
     Routed::Running(Running { id, back, future })
+}
+
+/// Listening ends with the credential that it was begun with. The client may listen again with another.
+async fn listen_until(until: Instant, listening: BoxFuture<Answer>) -> Answer {
+    let complete = || Ok(AnswerBody::ours(serde_json::json!({ "resultType": "complete" }).into()));
+    timeout_at(until, listening).await.unwrap_or_else(|_| complete())
 }
 
 fn accept(

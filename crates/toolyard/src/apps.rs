@@ -101,6 +101,7 @@ pub(crate) fn apps(gateway: &Gateway, config: &AppsConfig, signed: Option<Signed
         calls: config.calls.unwrap_or(usual.calls),
         queue: config.queue.unwrap_or(usual.queue),
         timeouts: Timeouts { idle: config.timeout.unwrap_or(usual.timeouts.idle), ..usual.timeouts },
+        patience: config.connect_timeout.unwrap_or(usual.patience),
         signed,
         any_client_id: config.any_client_id,
         ..usual

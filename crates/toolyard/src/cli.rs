@@ -1,12 +1,13 @@
 //! The command line of the program.
 
 use std::ffi::OsString;
+use std::io::IsTerminal as _;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{Args, CommandFactory, Parser, Subcommand};
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use toolyard_config::LogConfig;
 use toolyard_config::{DEFAULT_ADDRESS, parse_address};
 use toolyard_config::{LogFormat, LogLevel};
@@ -116,6 +117,20 @@ pub(crate) struct ValidateArgs {
     /// Print the result as JSON.
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// The arguments of the program. Help is as wide as the terminal; what goes elsewhere is not wrapped, unless `COLUMNS`
+/// sets a width.
+pub(crate) fn parse() -> Result<Cli, clap::Error> {
+    let mut command = <Cli as CommandFactory>::command();
+    if !std::io::stdout().is_terminal() {
+        let columns = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
+        command = command.term_width(columns.unwrap_or(0));
+    }
+    let matches = command.try_get_matches_from_mut(std::env::args_os());
+    matches
+        .and_then(|mut matches| Cli::from_arg_matches_mut(&mut matches))
+        .map_err(|error| error.format(&mut command))
 }
 
 /// Frequent mistakes get a more helpful message than "unexpected argument".

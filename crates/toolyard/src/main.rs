@@ -29,8 +29,6 @@ mod say;
 
 use std::process::ExitCode;
 
-use clap::Parser;
-
 use cli::{Cli, Command};
 use failure::Failure;
 
@@ -38,7 +36,7 @@ fn main() -> ExitCode {
     if let Some(code) = toolyard_guard::run(std::env::args_os()) {
         return code;
     }
-    let parsed = Cli::try_parse();
+    let parsed = cli::parse();
     let mut cli = parsed.unwrap_or_else(|error| cli::explained(error, std::env::args_os()).exit());
     cli.common.config = cli.common.config.take().or_else(toolyard_config::of_the_proxy);
     let command = cli.command().unwrap_or_else(|error| error.exit());

@@ -25,6 +25,9 @@ pub(crate) fn parse(file: &File) -> Result<Vec<Entry>, Vec<Problem>> {
 fn invalid(file: &File, error: &serde_json::Error) -> Problem {
     let place =
         Place { file: file.path.display().to_string(), line: error.line(), column: error.column().max(1) };
+    if let Some((message, help)) = slip(&file.text, error) {
+        return problem(place, message, &help);
+    }
     let text = error.to_string();
     let what = text.split(" at line ").next().unwrap_or_default();
     problem(
@@ -32,6 +35,31 @@ fn invalid(file: &File, error: &serde_json::Error) -> Problem {
         format!("not valid JSON: {what}"),
         "fix it there; comments and trailing commas are allowed",
     )
+}
+
+/// What is often written by mistake, and how it is written.
+fn slip(text: &str, error: &serde_json::Error) -> Option<(String, String)> {
+    let line = text.lines().nth(error.line().checked_sub(1)?)?;
+    let printed = error.to_string();
+    if printed.starts_with("invalid escape") {
+        let escape: String = line.get(..error.column())?.chars().rev().take(2).collect();
+        let escape: String = escape.chars().rev().collect();
+        let message = format!("`{escape}` is no escape inside \"…\"");
+        return Some((message, "write two backslashes for one, or use forward slashes".to_owned()));
+    }
+    if printed.starts_with("key must be a string")
+        && line.get(error.column().checked_sub(1)?..)?.starts_with('\'')
+    {
+        return Some(("text in single quotes".to_owned(), "write it in double quotes".to_owned()));
+    }
+    let before = line.get(..error.column())?;
+    let value = line.get(before.rfind([':', '[', ',', ' '])? + 1..)?.trim_start();
+    let word = value.split([',', '}', ']', ' ']).next().unwrap_or_default();
+    let is_word = word.starts_with(|first: char| first.is_alphabetic() || "./~@$'".contains(first));
+    (is_word && !word.contains('"')).then(|| {
+        let word = word.trim_matches('\'');
+        ("text must be in double quotes".to_owned(), format!("write \"{word}\""))
+    })
 }
 
 fn not_an_object(file: &File, at: usize, found: &Value) -> Problem {

@@ -19,15 +19,13 @@ use toolyard_proto::{Reason, Revision};
 
 use super::conversation::meet;
 use super::link::LinkedApp;
-use super::{Apps, AppsState};
+use super::{AppOptions, Apps, AppsState};
 use crate::discovery::{Endpoint, Holder};
 use crate::dynamic_upstreams::Seat;
 use crate::plan::{AfterLoss, Connect, Connected};
 
 /// How long an app that the gateway connected to has to register.
 const REGISTER_WITHIN: Duration = Duration::from_secs(2);
-/// How long connecting may take.
-const CONNECT_WITHIN: Duration = Duration::from_secs(10);
 
 /// Where an upstream listens.
 #[derive(Clone, Debug)]
@@ -68,11 +66,11 @@ impl Dial {
     }
 
     /// Checks who listens there now, before anything is sent to them.
-    async fn is_let_in(&self, socket: &SocketSpec) -> bool {
+    async fn is_let_in(&self, socket: &SocketSpec, patience: Duration) -> bool {
         if !self.own_only() || matches!(socket, SocketSpec::Tcp(_)) {
             return true;
         }
-        timeout(CONNECT_WITHIN, open(socket, true)).await.is_ok_and(|opened| opened.is_ok())
+        timeout(patience, open(socket, true)).await.is_ok_and(|opened| opened.is_ok())
     }
 }
 
@@ -163,6 +161,12 @@ impl Inner {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// How long it may take to be connected.
+    fn patience(&self) -> Duration {
+        let usual = || AppOptions::default().patience;
+        self.apps.upgrade().map_or_else(usual, |apps| apps.options.patience)
+    }
+
     async fn reach(&self, dial: Dial, known: Option<Revision>) -> Result<Connected, Reason> {
         dial.refuse_strangers().await?;
         let Some(socket) = dial.endpoint.socket() else {
@@ -171,7 +175,7 @@ impl Inner {
             return Ok(connected);
         };
         if self.speaks_mcp.swap(false, Ordering::Relaxed)
-            && dial.is_let_in(&socket).await
+            && dial.is_let_in(&socket, self.patience()).await
             && let Ok(connected) = dial.mcp.connect(known).await
         {
             self.speaks_mcp.store(true, Ordering::Relaxed);
@@ -196,9 +200,9 @@ impl Inner {
             let what = format!("nothing answers at {}", dial.endpoint);
             Reason::new(what).because(why).with_hint(away_hint(&dial.endpoint))
         };
-        let opened = timeout(CONNECT_WITHIN, open(socket, dial.own_only())).await;
-        let stream =
-            opened.map_err(|_| unreachable(format!("no answer within {} s", CONNECT_WITHIN.as_secs())))?;
+        let patience = self.patience();
+        let opened = timeout(patience, open(socket, dial.own_only())).await;
+        let stream = opened.map_err(|_| unreachable(format!("no answer within {} s", patience.as_secs())))?;
         let stream = stream.map_err(|error| unreachable(error.to_string()))?;
         let apps = Apps { shared: self.apps.upgrade().ok_or("the gateway is stopping")? };
         let dialled = Dialled {

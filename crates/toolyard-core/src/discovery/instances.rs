@@ -159,9 +159,11 @@ impl Instances {
             && (&old.id, old.dialled_at()) == (&instance.id, instance.dialled_at())
         {
             self.finder.gateway.describe(upstream, instance.about());
-            // A file that is written again is a sign of life.
+            // A file that is written again is a sign of life, and maybe of a dev server that offers something else.
             if upstream.state().phase == Phase::Dead {
                 upstream.wake();
+            } else {
+                upstream.read_again_later();
             }
             return Ok((instance, upstream.clone()));
         }

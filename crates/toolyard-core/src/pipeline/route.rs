@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use futures_util::future::poll_immediate;
 use memchr::memmem;
-use toolyard_model::peer::unanswerable;
-use toolyard_model::{Answer, AnswerBody, Origin};
+use toolyard_model::peer::{unanswerable, unknown_result_type};
+use toolyard_model::{Answer, AnswerBody, Link, Origin};
 use toolyard_proto::uri::{map_result, to_shown};
 use toolyard_proto::{CallError, Fault, Kind, Method, Raw, Retry};
 
@@ -16,12 +16,14 @@ use crate::catalog::{ListKind, param_headers};
 use crate::ledger::Mark;
 use crate::upstream::state::Phase;
 use crate::upstream::task_reviews::reviewed;
-use crate::upstream::{Lease, Upstream};
+use crate::upstream::{Lease, Upstream, can_be_asked};
 use crate::{bridge, tasks};
 
 /// Questions are small; larger results are not searched for them.
 const LARGEST_QUESTION: usize = 256 * 1024;
 const ASKS: &[u8] = b"\"input_required\"";
+/// As most servers write it.
+const COMPLETE: &[u8] = b"\"resultType\":\"complete\"";
 
 pub(super) async fn route(mut call: Call) -> Answer {
     call.reach(Mark::Passed);
@@ -52,6 +54,7 @@ pub(super) async fn route(mut call: Call) -> Answer {
     // Only a call of a known definition can be sent in another way.
     let may_refuse = may_refuse && call.entry.is_some();
     let again = (may_refuse || upstream.connector().may_need_sign_in()).then(|| Box::new(call.clone()));
+    let unclear = Unclear::of(&call, &lease);
     let mut answer = send(call, &lease).await;
     // A second attempt takes a lease of its own.
     drop(lease);
@@ -66,6 +69,8 @@ pub(super) async fn route(mut call: Call) -> Answer {
         && let Some(again) = again
     {
         answer = Box::pin(send_signed_in(again, error.clone())).await;
+    } else if let Some(unclear) = unclear.filter(|unclear| unclear.has_failed(&answer)) {
+        answer = Box::pin(send_apart(unclear.call)).await;
     }
     if let Some(open) = open {
         open.reach(Mark::Answered);
@@ -74,7 +79,8 @@ pub(super) async fn route(mut call: Call) -> Answer {
         upstream.life.responded();
     }
     if let Ok(AnswerBody::Whole(result, _)) = &answer
-        && let Some(error) = unanswerable_question(&origin, result)
+        && let Some(error) =
+            unanswerable_question(&origin, result).or_else(|| unknown_result(&origin, result))
     {
         answer = Err(error);
     }
@@ -128,6 +134,15 @@ fn unanswerable_question(origin: &Origin, result: &Raw) -> Option<CallError> {
     Some(CallError::bad_answer(format!("it asks, but {refusal}")))
 }
 
+/// The error of an upstream whose result is of a kind that the client does not know.
+fn unknown_result(origin: &Origin, result: &Raw) -> Option<CallError> {
+    if result.len() > LARGEST_QUESTION || memmem::find(result.as_bytes(), COMPLETE).is_some() {
+        return None;
+    }
+    let kind = unknown_result_type(result, &origin.capabilities)?;
+    Some(CallError::bad_answer(format!("its result has the unknown type `{kind}`")))
+}
+
 /// A link for the call. A call whose time is over before there is one fails with what it waited for.
 async fn lease(call: &Call) -> Result<Lease, CallError> {
     let mut leasing = pin!(call.upstream.lease(&call.origin, &call.peer));
@@ -142,6 +157,49 @@ async fn lease(call: &Call) -> Result<Lease, CallError> {
         },
         None => leasing.await,
     }
+}
+
+/// A call on a link that clients share. A question in it is refused if calls of several clients are under way, since
+/// it may be for any of them.
+struct Unclear {
+    call: Box<Call>,
+    link: Arc<dyn Link>,
+}
+
+impl Unclear {
+    /// Nothing where that cannot happen, or where it may do harm to carry the call out twice.
+    fn of(call: &Call, lease: &Lease) -> Option<Self> {
+        let link = lease.link();
+        let may_be_refused = link.is_shared()
+            && !lease.is_apart()
+            && bridge::asks_in_calls(link.greeting().revision)
+            && !link.is_interactive()
+            && can_be_asked(&call.origin);
+        let annotations = call.entry.as_ref().filter(|_| may_be_refused)?.own.member("annotations")?;
+        let is = |key: &str| annotations.member(key).is_some_and(|flag| flag.as_bytes() == b"true");
+        (is("readOnlyHint") || is("idempotentHint"))
+            .then(|| Self { call: Box::new(call.clone()), link: link.clone() })
+    }
+
+    /// Whether it failed, and a question was refused meanwhile.
+    fn has_failed(&self, answer: &Answer) -> bool {
+        self.link.is_interactive()
+            && match answer {
+                Ok(AnswerBody::Whole(result, _)) => {
+                    result.member("isError").is_some_and(|flag| flag.as_bytes() == b"true")
+                }
+                Ok(AnswerBody::Stream(_)) => false,
+                Err(error) => matches!(error.kind, Kind::Reported(_)),
+            }
+    }
+}
+
+/// Sends a call again over a link of the client's own, where its questions are clear.
+async fn send_apart(mut call: Box<Call>) -> Answer {
+    call.trace.attempt += 1;
+    let lease = Arc::new(lease(&call).await?);
+    call.peer = lease.watch(call.peer);
+    send(*call, &lease).await
 }
 
 /// Sends a call again that the upstream refused because of its headers or protocol version, once the upstream's

@@ -105,7 +105,7 @@ impl Owner {
 }
 
 /// Whether a client can answer any question of an upstream.
-fn can_be_asked(origin: &Origin) -> bool {
+pub(crate) fn can_be_asked(origin: &Origin) -> bool {
     ["elicitation", "sampling", "roots"].iter().any(|kind| origin.capabilities.member(kind).is_some())
 }
 
@@ -352,6 +352,9 @@ async fn open(
         Ok(Err(reason)) => return Err(not_opened(upstream, &reason)),
         Err(_) => return Err(not_opened(upstream, &"no answer in time".into())),
     };
+    if !upstream.links.pool.promised {
+        upstream.watch_on_own_link(&connected.link, &origin.client).await;
+    }
     upstream.links.pool.opened(number, &connected.link);
     let owner = Owner::of(origin, upstream.links.pool.promised).client().cloned();
     let member = Opened { number, owner, lane, starter, events: connected.events };

@@ -3,9 +3,10 @@
 
 use std::collections::HashMap;
 use std::pin::pin;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use tokio::sync::{mpsc, oneshot, watch};
 use toolyard_model::{Ask, AskError, Back, BoxFuture, ClientKey, Link, Origin, Peer, Scope};
 use toolyard_proto::{CallError, Method, Notification, Raw};
@@ -29,8 +30,15 @@ struct Key {
     uri: String,
 }
 
+/// The URIs that clients watch, each with the request that asked for it.
+type ByClient = HashMap<ClientKey, Vec<(String, Arc<Origin>)>>;
+
 #[derive(Default)]
-pub(super) struct Subscriptions(Mutex<HashMap<Key, Shared>>);
+pub(super) struct Subscriptions {
+    shared: Mutex<HashMap<Key, Shared>>,
+    /// What each client watches over a link that it shares with others. The subscription is made on a link of its own, too.
+    by_client: Mutex<ByClient>,
+}
 
 struct Shared {
     count: usize,
@@ -39,8 +47,35 @@ struct Shared {
 }
 
 impl Subscriptions {
+    fn shared(&self) -> MutexGuard<'_, HashMap<Key, Shared>> {
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn by_client(&self) -> MutexGuard<'_, ByClient> {
+        self.by_client.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     pub(super) fn is_empty(&self) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
+        self.shared().is_empty()
+    }
+
+    /// What this client watches over a shared link.
+    fn of(&self, client: &ClientKey) -> Vec<(String, Arc<Origin>)> {
+        self.by_client().get(client).cloned().unwrap_or_default()
+    }
+
+    /// Whether the client does not watch this resource any more.
+    fn forget(&self, client: &ClientKey, uri: &str) -> bool {
+        let mut all = self.by_client();
+        let Some(uris) = all.get_mut(client) else { return false };
+        if let Some(at) = uris.iter().position(|(known, _)| known == uri) {
+            uris.swap_remove(at);
+        }
+        let is_last = !uris.iter().any(|(known, _)| known == uri);
+        if uris.is_empty() {
+            all.remove(client);
+        }
+        is_last
     }
 }
 
@@ -48,11 +83,28 @@ impl Subscriptions {
 pub(crate) struct Subscribed {
     upstream: Arc<Upstream>,
     key: Key,
+    /// The client, where it shares the link.
+    follower: Option<Arc<Origin>>,
+}
+
+impl Subscribed {
+    /// Ends the subscription on a link of the client's own.
+    fn leave_own_link(&self) {
+        let Some(origin) = &self.follower else { return };
+        let links = &self.upstream.links;
+        if links.subscriptions.forget(&origin.client, &self.key.uri)
+            && let Some(link) = links.pool.link_of(&origin.client)
+        {
+            let asked = ask_own(link, origin.clone(), Method::RESOURCES_UNSUBSCRIBE, self.key.uri.clone());
+            self.upstream.life.later(Box::pin(within(self.upstream.pace().connect, asked)));
+        }
+    }
 }
 
 impl Drop for Subscribed {
     fn drop(&mut self) {
-        let mut all = self.upstream.links.subscriptions.0.lock().unwrap_or_else(PoisonError::into_inner);
+        self.leave_own_link();
+        let mut all = self.upstream.links.subscriptions.shared();
         let Some(shared) = all.get_mut(&self.key) else { return };
         shared.count -= 1;
         if shared.count == 0 {
@@ -75,7 +127,10 @@ impl Upstream {
         let link = lease.link();
         let apart = link.per_client() || self.keeps_apart(link.as_ref(), &origin.client);
         let key = Key { client: apart.then(|| origin.client.clone()), lane, uri };
-        let (guard, mut outcome) = self.join(key, origin, listeners, scope);
+        let (mut guard, mut outcome) = self.join(key, origin, listeners, scope);
+        if !apart && !bridge::subscribes_by_listening(link.greeting().revision) {
+            self.follow(&mut guard, origin).await;
+        }
         let decided = tokio::time::timeout(self.pace().connect, outcome.wait_for(Option::is_some)).await;
         match decided.map(|decided| decided.map(|outcome| outcome.clone())) {
             Ok(Ok(Some(Ok(())))) => Ok(guard),
@@ -89,6 +144,30 @@ impl Upstream {
         }
     }
 
+    /// A client may get a link of its own, on which its calls change what it watches: it is watched there, too.
+    async fn follow(self: &Arc<Self>, guard: &mut Subscribed, origin: &Arc<Origin>) {
+        let uri = guard.key.uri.clone();
+        let watched = (uri.clone(), origin.clone());
+        self.links.subscriptions.by_client().entry(origin.client.clone()).or_default().push(watched);
+        guard.follower = Some(origin.clone());
+        if let Some(link) = self.links.pool.link_of(&origin.client) {
+            let asked = ask_own(link, origin.clone(), Method::RESOURCES_SUBSCRIBE, uri);
+            within(self.pace().connect, asked).await;
+        }
+    }
+
+    /// Subscribes on a link that was opened for a client to what the client watches over the shared link.
+    pub(super) async fn watch_on_own_link(&self, link: &Arc<dyn Link>, client: &ClientKey) {
+        let watched = self.links.subscriptions.of(client);
+        if watched.is_empty() || bridge::subscribes_by_listening(link.greeting().revision) {
+            return;
+        }
+        let asked = watched
+            .into_iter()
+            .map(|(uri, origin)| ask_own(link.clone(), origin, Method::RESOURCES_SUBSCRIBE, uri));
+        within(self.pace().connect, async { drop(join_all(asked).await) }).await;
+    }
+
     fn join(
         self: &Arc<Self>,
         key: Key,
@@ -96,7 +175,7 @@ impl Upstream {
         listeners: &Arc<Listeners>,
         scope: &Scope,
     ) -> (Subscribed, watch::Receiver<Option<Result<(), CallError>>>) {
-        let mut all = self.links.subscriptions.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.links.subscriptions.shared();
         let shared = all.entry(key.clone()).or_insert_with(|| {
             let (decide, outcome) = watch::channel(None);
             let own = scope.child();
@@ -107,8 +186,20 @@ impl Upstream {
             Shared { count: 0, scope: own, outcome }
         });
         shared.count += 1;
-        (Subscribed { upstream: self.clone(), key }, shared.outcome.clone())
+        (Subscribed { upstream: self.clone(), key, follower: None }, shared.outcome.clone())
     }
+}
+
+/// Subscribes or unsubscribes on a link of the client's own; the shared link decides whether the resource can be watched at all.
+async fn ask_own(link: Arc<dyn Link>, origin: Arc<Origin>, method: Method, uri: String) {
+    let id = format!("yard-{method}-{uri}");
+    let params = serde_json::json!({ "uri": uri });
+    let request = own_request(link.as_ref(), &origin, method, params.into(), &id);
+    let _ = link.call(request, Peer::none()).await;
+}
+
+async fn within(time: Duration, errand: impl Future<Output = ()>) {
+    let _ = tokio::time::timeout(time, errand).await;
 }
 
 /// What is watched, and for which client.
@@ -281,10 +372,7 @@ impl Watch {
             return;
         }
         let _turn = self.upstream.links.keyed_lock.lock(&self.key.uri).await;
-        let is_wanted_again = {
-            let all = self.upstream.links.subscriptions.0.lock().unwrap_or_else(PoisonError::into_inner);
-            all.contains_key(&self.key)
-        };
+        let is_wanted_again = self.upstream.links.subscriptions.shared().contains_key(&self.key);
         if is_wanted_again {
             return;
         }

@@ -15,13 +15,15 @@ use toolyard_proto::{Method, Notification, Raw, Reason, Revision};
 
 use crate::support::{Client, raw};
 
-/// A program that many can connect to: `ask` asks its client, `hold` never answers, `who` returns the number of the
-/// connection, `shout` logs something after its answer.
+/// A program that many can connect to: `ask` asks its client, `look` does so and only reads, `hold` never answers,
+/// `who` returns the number of the connection, `shout` logs something after its answer, `touch` changes the resource `a:1`.
 #[derive(Clone, Default)]
 struct Asking {
     connects: Arc<AtomicUsize>,
     open: Arc<AtomicUsize>,
     refusals: Arc<Mutex<Vec<String>>>,
+    /// The connections on which the resource is watched.
+    watching: Arc<Mutex<Vec<usize>>>,
 }
 
 impl fmt::Debug for Asking {
@@ -35,7 +37,7 @@ impl Connect for Asking {
         let number = self.connects.fetch_add(1, Ordering::SeqCst);
         let (ours, theirs) = tokio::io::duplex(64 * 1024);
         tokio::spawn(self.clone().serve(number, theirs));
-        let whole = json!({ "capabilities": { "tools": {} }, "serverInfo": { "name": "a", "version": "1" } });
+        let whole = json!({ "capabilities": { "tools": {}, "resources": { "subscribe": true } }, "serverInfo": { "name": "a", "version": "1" } });
         let greeting = Greeting::read(Revision::V2025_11_25, raw(whole));
         let (link, events) = StreamLink::over(&"a".into(), split(ours), greeting, &Scope::new());
         Box::pin(async move { Ok(Connected { link: Arc::new(link), events }) })
@@ -67,7 +69,8 @@ impl Asking {
                 let reply = match message["error"]["message"].as_str() {
                     Some(why) => {
                         self.refusals.lock().unwrap().push(why.to_owned());
-                        "refused".to_owned()
+                        return vec![json!({ "jsonrpc": "2.0", "id": call, "result": {
+                            "content": [{ "type": "text", "text": "refused" }], "isError": true } })];
                     }
                     None => message["result"]["content"].to_string(),
                 };
@@ -75,17 +78,27 @@ impl Asking {
             }
             Some("tools/list") => {
                 let tool = |name: &str| json!({ "name": name, "inputSchema": { "type": "object" } });
-                let tools = [tool("ask"), tool("hold"), tool("who"), tool("shout")];
+                let mut look = tool("look");
+                look["annotations"] = json!({ "readOnlyHint": true });
+                let tools = [tool("ask"), look, tool("hold"), tool("who"), tool("shout"), tool("touch")];
                 vec![json!({ "jsonrpc": "2.0", "id": message["id"], "result": { "tools": tools } })]
             }
             Some("tools/call") => match message["params"]["name"].as_str() {
-                Some("ask") => {
+                Some("ask" | "look") => {
                     asked.push(message["id"].clone());
                     let params = json!({ "message": "?", "requestedSchema": { "type": "object" } });
                     let id = asked.len();
                     vec![
                         json!({ "jsonrpc": "2.0", "id": id, "method": "elicitation/create", "params": params }),
                     ]
+                }
+                Some("touch") => {
+                    let params = json!({ "uri": "a:1" });
+                    let method = "notifications/resources/updated";
+                    let update = json!({ "jsonrpc": "2.0", "method": method, "params": params });
+                    let is_watched = self.watching.lock().unwrap().contains(&number);
+                    let sent = is_watched.then_some(update);
+                    sent.into_iter().chain([text(&message["id"], "done")]).collect()
                 }
                 Some("shout") => {
                     let log = json!({ "level": "info", "data": "loud" });
@@ -96,6 +109,19 @@ impl Asking {
                 Some("who") => vec![text(&message["id"], &number.to_string())],
                 _ => Vec::new(),
             },
+            Some(method @ ("resources/subscribe" | "resources/unsubscribe")) => {
+                let mut watching = self.watching.lock().unwrap();
+                watching.retain(|other| *other != number);
+                watching.extend((method == "resources/subscribe").then_some(number));
+                vec![json!({ "jsonrpc": "2.0", "id": message["id"], "result": {} })]
+            }
+            Some("resources/list") => {
+                let resources = [json!({ "uri": "a:1", "name": "one" })];
+                vec![json!({ "jsonrpc": "2.0", "id": message["id"], "result": { "resources": resources } })]
+            }
+            Some("resources/templates/list") => {
+                vec![json!({ "jsonrpc": "2.0", "id": message["id"], "result": { "resourceTemplates": [] } })]
+            }
             Some(_) => Vec::new(),
         }
     }
@@ -177,6 +203,58 @@ async fn a_question_that_may_be_for_two_clients_is_refused_and_from_then_on_each
     assert_eq!(text_of(&first, "ask").await, "\"first\"");
     assert_eq!((text_of(&second, "who").await, text_of(&first, "who").await), ("1".into(), "2".into()));
     held.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_question_waits_for_the_call_of_another_client_to_end() {
+    let asking = Asking::default();
+    let gateway = asking.gateway(Sharing::Shared);
+    let (first, second) = (client(&gateway, "first"), client(&gateway, "second"));
+    first.tools().await;
+    let held = start(&first, "hold").await;
+    let mut asked = Box::pin(text_of(&second, "ask"));
+    assert!(tokio::time::timeout(Duration::from_secs(3), &mut asked).await.is_err());
+    held.abort();
+    assert_eq!(asked.await, "\"second\"");
+    assert!(asking.refusals.lock().unwrap().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_only_reads_is_repeated_on_a_connection_of_its_own_if_its_question_was_refused() {
+    let asking = Asking::default();
+    let gateway = asking.gateway(Sharing::Shared);
+    let (first, second) = (client(&gateway, "first"), client(&gateway, "second"));
+    first.tools().await;
+    let held = start(&first, "hold").await;
+    assert_eq!(text_of(&second, "look").await, "\"second\"");
+    let refusals = asking.refusals.lock().unwrap().len();
+    assert_eq!((refusals, text_of(&second, "who").await), (1, "1".into()));
+    held.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_resource_is_watched_on_the_connection_that_its_client_gets_for_itself() {
+    let asking = Asking::default();
+    let gateway = asking.gateway(Sharing::Shared);
+    let (first, second) = (client(&gateway, "first"), client(&gateway, "second"));
+    first.tools().await;
+    let filter = json!({ "notifications": { "resourceSubscriptions": ["a:1"] } });
+    let listening = tokio::spawn(first.send("subscriptions/listen", filter));
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let held = start(&second, "hold").await;
+    text_of(&first, "ask").await;
+    held.abort();
+    let updates = || first.inbox.methods().iter().filter(|method| method.contains("updated")).count();
+    assert_eq!((text_of(&first, "touch").await, text_of(&first, "who").await), ("done".into(), "1".into()));
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!((updates(), asking.watching.lock().unwrap().clone()), (1, vec![0, 1]));
+    // Another client's own connection is not subscribed.
+    assert_eq!((text_of(&second, "touch").await, text_of(&second, "who").await), ("done".into(), "2".into()));
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(updates(), 1);
+    listening.abort();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(*asking.watching.lock().unwrap(), Vec::<usize>::new());
 }
 
 #[tokio::test(start_paused = true)]

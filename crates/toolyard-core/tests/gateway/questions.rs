@@ -194,3 +194,33 @@ async fn a_modern_client_is_not_asked_what_it_did_not_declare() {
         }
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_result_of_a_kind_that_the_client_does_not_know_is_held_back() {
+    for (kind, declared, passes) in [
+        ("complete", json!({}), true),
+        ("later", json!({}), false),
+        ("later", json!({ "extensions": { "io.modelcontextprotocol/tasks": {} } }), false),
+        ("later", json!({ "extensions": { "example/later": {} } }), true),
+        ("task", json!({}), false),
+    ] {
+        let result = json!({ "resultType": kind, "content": [], "taskId": "t" });
+        let behaviour: Behaviour = Arc::new(move |_, _| {
+            let result = raw(result.clone());
+            Box::pin(async move { Ok(AnswerBody::Whole(result, Revision::NEWEST)) })
+        });
+        let gateway = gateway(&[("a", &Double::with(Revision::NEWEST, &["t"], behaviour))]);
+        for revision in [Revision::NEWEST, Revision::V2025_11_25] {
+            let mut client = Client::new(&gateway, revision, "");
+            client.declare(declared.clone());
+            client.tools().await;
+            let answer = client.call("a__t", json!({})).await.unwrap();
+            // Tasks for clients that do not know them are waited for.
+            if revision == Revision::NEWEST || kind != "task" {
+                assert_eq!(answer["isError"].is_null(), passes, "{kind} {declared}: {answer}");
+                let text = answer["content"].to_string();
+                assert!(passes || text.contains(&format!("unknown type `{kind}`")), "{text}");
+            }
+        }
+    }
+}

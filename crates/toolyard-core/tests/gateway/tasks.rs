@@ -192,3 +192,46 @@ async fn tasks_of_two_processes_that_give_them_the_same_id_are_distinguished() {
         }
     }
 }
+
+/// A task that only a legacy server makes, as a modern client sees it in the end.
+async fn ended(status: &'static str, outcome: Result<Value, i32>) -> Value {
+    let behaviour: Behaviour = Arc::new(move |request, _| {
+        let about = |status: &str| json!({ "taskId": "t1", "status": status, "ttl": 60_000 });
+        let result = match request.method.as_str() {
+            "tools/call" => Ok(json!({ "task": about("working") })),
+            "tasks/result" => outcome.clone(),
+            _ => Ok(about(status)),
+        };
+        Box::pin(async move {
+            match result {
+                Ok(result) => Ok(AnswerBody::Whole(raw(result), OLD)),
+                Err(code) => Err(CallError::reported(raw(json!({ "code": code, "message": "no" })))),
+            }
+        })
+    });
+    let double = Double::with(OLD, &["t"], behaviour);
+    double.tools.lock().unwrap()[0]["execution"] = json!({ "taskSupport": "required" });
+    let gateway = gateway(&[("a", &double)]);
+    let mut client = Client::new(&gateway, Revision::NEWEST, "a");
+    client.declare(json!({ "extensions": { "io.modelcontextprotocol/tasks": {} } }));
+    client.tools().await;
+    let made = client.call("t", json!({})).await.unwrap();
+    assert_eq!(made["resultType"], "task", "{made}");
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    client.ask("tasks/get", json!({ "taskId": made["taskId"] })).await.unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_finished_task_of_a_legacy_server_is_completed_with_its_result() {
+    let good = json!({ "content": [{ "type": "text", "text": "done" }] });
+    let bad = json!({ "content": [{ "type": "text", "text": "broken" }], "isError": true });
+    // To a legacy server a tool that failed is a failed task; to a modern client it has completed with an error.
+    for (status, result) in [("completed", &good), ("failed", &bad), ("failed", &good)] {
+        let task = ended(status, Ok(result.clone())).await;
+        assert_eq!((&task["status"], &task["result"]), (&json!("completed"), result), "{status}: {task}");
+        assert!(task.get("error").is_none(), "{task}");
+    }
+    let task = ended("failed", Err(-32000)).await;
+    assert_eq!((&task["status"], &task["error"]["code"]), (&json!("failed"), &json!(-32000)), "{task}");
+    assert!(task.get("result").is_none(), "{task}");
+}

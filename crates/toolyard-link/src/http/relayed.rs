@@ -14,12 +14,12 @@ use http_body::{Body, Frame};
 use http_body_util::BodyExt;
 use tokio::time::Sleep;
 use toolyard_model::answer::RelayError;
-use toolyard_model::peer::unanswerable;
+use toolyard_model::peer::{unanswerable, unknown_result_type};
 use toolyard_model::{Answer, AnswerBody, LinkRequest, Origin, Relay, RelayKind};
 use toolyard_proto::codec::MAX_MESSAGE;
 use toolyard_proto::codec::sse::{data_of, event_end};
 use toolyard_proto::message::{Nesting, leading_id, nests_too_deep};
-use toolyard_proto::{CallError, Id, Message, Method, Notification, Revision};
+use toolyard_proto::{CallError, Id, Message, Method, Notification, Raw, Revision};
 
 use super::client::is_same_id;
 use super::endpoint::{Endpoint, root_cause};
@@ -158,6 +158,14 @@ impl Client {
         Self { origin: request.origin.clone(), wants_progress }
     }
 
+    /// Why the client must not get this result, if it must not.
+    fn gets_not(&self, result: &Raw) -> Option<String> {
+        let capabilities = &self.origin.capabilities;
+        let asks = || unanswerable(result, capabilities).map(|refusal| format!("it asks, but {refusal}"));
+        let kind = || unknown_result_type(result, capabilities);
+        asks().or_else(|| kind().map(|kind| format!("its result has the unknown type `{kind}`")))
+    }
+
     /// Why a notification is held back, if it is.
     fn refuses(&self, notification: &Notification) -> Option<&'static str> {
         if notification.method == Method::PROGRESS && !self.wants_progress {
@@ -268,11 +276,10 @@ impl CheckedEvents {
                     EventVerdict::HoldBack("an answer to another request")
                 }
                 _ => {
-                    let asks = response.outcome.as_ref().ok();
-                    let refusal =
-                        asks.and_then(|result| unanswerable(result, &self.client.origin.capabilities));
-                    if let Some(refusal) = refusal {
-                        return Err(self.endpoint.bad_answer(&format!("it asks, but {refusal}")));
+                    if let Some(why) =
+                        response.outcome.as_ref().ok().and_then(|result| self.client.gets_not(result))
+                    {
+                        return Err(self.endpoint.bad_answer(&why));
                     }
                     EventVerdict::Answer
                 }

@@ -1,22 +1,26 @@
 //! What an upstream sends on a shared stream, and which client each message is for.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use toolyard_model::Peer;
+use toolyard_model::{Ask, AskError, Peer};
 use toolyard_proto::modern::SUBSCRIPTION_ID;
 use toolyard_proto::{
     CallError, Id, Incoming, Message, Method, Notification, ParseError, Raw, Reason, RequestMessage, Response,
 };
 
 use super::mux::Shared;
-use crate::asks::{Verdict, to_ask};
+use crate::asks::{Verdict, ambiguity, to_ask};
 use crate::events::is_change;
 use crate::inflight::{Addressee, InFlight};
 
 /// How much of an invalid line goes into the log.
 const EXCERPT: usize = 200;
+/// How long a question waits for the calls of other clients to end, so that it is clear which client it is for.
+const UNCLEAR: Duration = Duration::from_secs(10);
+/// How often that is looked at. Such questions are rare, and answers need not look whether one waits.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 pub(crate) fn take(shared: &Arc<Shared>, line: &Bytes) {
     match Incoming::parse(line) {
@@ -146,10 +150,25 @@ fn take_request(shared: &Arc<Shared>, request: RequestMessage) {
             Addressee::None => Verdict::Ask(shared.events.ask(None, to_ask(&request))),
             Addressee::Several => {
                 shared.mark_interactive();
-                Verdict::ambiguous()
+                let candidates = shared.with_calls(|calls| calls.candidates());
+                Verdict::Ask(Box::pin(ask_when_clear(shared.clone(), candidates, to_ask(&request))))
             }
         }
     };
     let to = shared.clone();
     shared.asks.answer(request, verdict, Box::new(move |message| to.reply(&message)));
+}
+
+/// Asks the client of the call that is left once the others have been answered. New calls do not count, and those of
+/// clients that can be asked take connections of their own from now on.
+async fn ask_when_clear(shared: Arc<Shared>, candidates: Vec<u64>, ask: Ask) -> Result<Raw, AskError> {
+    let until = tokio::time::Instant::now() + UNCLEAR;
+    while tokio::time::Instant::now() < until {
+        match shared.with_calls(|calls| calls.asked_among(&candidates, Instant::now())) {
+            Addressee::One(peer, _) => return peer.ask(ask).await,
+            Addressee::None => return Err(AskError::Gone),
+            Addressee::Several => tokio::time::sleep(LOOK_AGAIN).await,
+        }
+    }
+    Err(AskError::Reported(ambiguity()))
 }

@@ -175,6 +175,27 @@ async fn a_question_goes_to_the_oldest_call_while_only_one_client_is_calling() {
 }
 
 #[tokio::test]
+async fn a_question_waits_until_it_is_clear_which_of_several_clients_it_is_for() {
+    let Setup { link, mut upstream, .. } = legacy();
+    let (first_peer, mut unheard) = recorder();
+    let (second_peer, mut received) = recorder();
+    let first = tokio::task::spawn(link.call(call(1, json!({})), first_peer));
+    let id = upstream.next().await["id"].clone();
+    let second = tokio::task::spawn(link.call(call(2, json!({})), second_peer));
+    upstream.next().await;
+    upstream.say(elicitation(7)).await;
+    assert!(received.try_recv().is_err() && unheard.try_recv().is_err());
+    // What has its answer did not ask.
+    upstream.say(json!({"jsonrpc": "2.0", "id": id, "result": {}})).await;
+    soon(first).await.unwrap().unwrap();
+    let answer = upstream.next().await;
+    assert_eq!(answer, json!({"jsonrpc": "2.0", "id": 7, "result": {"action": "accept"}}));
+    assert_eq!(received.try_recv().unwrap(), Received::Ask("elicitation/create".into()));
+    assert!(unheard.try_recv().is_err());
+    second.abort();
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_question_is_refused_while_several_clients_are_calling() {
     let Setup { link, mut upstream, .. } = legacy();
     let (peer, mut received) = recorder();

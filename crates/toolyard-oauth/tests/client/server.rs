@@ -14,7 +14,7 @@ use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
 use toolyard_model::Scope;
 use toolyard_oauth::Http;
-use toolyard_oauth::client::{Challenge, Keeper, SHARED, Settings, Target, Vault};
+use toolyard_oauth::client::{Challenge, Keeper, SHARED, Settings, Target, UpstreamAuth, Vault};
 
 pub(crate) struct Server {
     pub(crate) base: String,
@@ -88,6 +88,10 @@ impl Server {
 
     pub(crate) fn keeper_with(&self, settings: Settings) -> Arc<Keeper> {
         Arc::new(Keeper::new(Http::default(), self.vault(), self.target(settings), SHARED))
+    }
+
+    pub(crate) fn upstream(&self, settings: Settings) -> UpstreamAuth {
+        UpstreamAuth::new(Http::default(), self.vault(), self.target(settings), Arc::default())
     }
 
     /// Signs in as a browser would, whose user agrees to everything.

@@ -1,6 +1,8 @@
 //! Sign-ins in the browser and by device code: what is sent, and which redirects are refused.
 
 use serde_json::json;
+use toolyard_link::http::Authorize as _;
+use toolyard_model::Principal;
 use toolyard_oauth::client::{Challenge, DeviceSignIn, Keeper, Page, SHARED, Settings, SignIns};
 use toolyard_oauth::{Http, Kind};
 
@@ -193,4 +195,21 @@ async fn the_sign_in_of_a_principal_is_confirmed_first() {
     assert!(matches!(pages.page(path, "", false).await, Page::Confirm { .. }));
     assert!(matches!(pages.page(path, "", true).await, Page::Redirect(_)));
     assert_eq!(server.asked("/register")[0]["application_type"], "web");
+}
+
+#[tokio::test]
+async fn principals_share_a_sign_in_only_where_the_config_sets_that() {
+    for shared in [false, true] {
+        let server = Server::start().await;
+        server.script().tokens = vec![(200, token("anns", None, 3600))];
+        let auth = server.upstream(Settings { shared, ..Settings::default() });
+        let [ann, bob] = ["ann", "bob"].map(|name| Principal::oauth("https://idp.example", name));
+        server.sign_in(&auth.keeper(Some(&ann))).await;
+        let header = async |principal: &Principal| auth.authorization(Some(principal)).await.unwrap();
+        assert_eq!(header(&ann).await.unwrap(), "Bearer anns");
+        // Bob's calls carry Ann's token only if the upstream has one sign-in for all.
+        assert_eq!(header(&bob).await.is_some(), shared, "shared: {shared}");
+        assert_eq!(auth.keeper(None).is_signed_in().await.unwrap(), shared, "the user of the gateway");
+        assert_eq!(server.asked("/token").len(), 1);
+    }
 }

@@ -128,9 +128,8 @@ pub(crate) async fn get(
             (session.is_recalled || Streams::is_outside(last)).then(|| session.streams.open_outside())
         }),
     };
-    reply::events(
-        reader.map_or_else(|| ServeBody::full(": what came after that event is lost\n\n"), ServeBody::live),
-    )
+    let lost = || ServeBody::full(": what came after that event is lost\n\n");
+    reply::events(reader.map_or_else(lost, |reader| ServeBody::live_until(reader, admitted.until)))
 }
 
 /// A DELETE ends the session.

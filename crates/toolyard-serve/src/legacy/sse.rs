@@ -67,18 +67,19 @@ fn open(endpoint: &Arc<Endpoint>, view: View, admitted: Admitted, path: &str) ->
     let address = format!("event: endpoint\ndata: {path}?sessionId={id}\n\n");
     let (posted, messages) = mpsc::channel(ROOM);
     let (say, events) = mpsc::channel(ROOM);
-    let gone = Scope::new();
+    let (gone, until) = (Scope::new(), admitted.until);
     let client = EventClient { view: view.clone(), principal: admitted.principal.clone(), posted };
     endpoint.event_clients.lock().insert(id.clone(), client);
     endpoint.scope.spawn(run(endpoint.clone(), view, admitted, Wire { messages, say, gone: gone.clone() }));
-    reply::events(ServeBody::live(EventBody {
+    let body = EventBody {
         first: Some(address.into()),
         events,
         silence: Box::pin(tokio::time::sleep(endpoint.options.keep_alive)),
         keep_alive: endpoint.options.keep_alive,
         _registered: Registered { endpoint: endpoint.clone(), id },
         _gone: EndOnDrop(gone),
-    }))
+    };
+    reply::events(ServeBody::live_until(body, until))
 }
 
 /// A message for an open stream; the answer to it is sent there.

@@ -11,7 +11,6 @@ use toolyard_config::definition::{Written, written};
 use toolyard_core::settings::Pattern;
 use toolyard_core::{ProfilePlan, UpstreamKind};
 use toolyard_policy::rules::{Annotations, Kind, Target, Who};
-use toolyard_proto::fit;
 
 use chain::Chain;
 
@@ -68,11 +67,12 @@ fn arguments(text: &str) -> Result<Value, String> {
 pub(super) fn explain(common: &Common, args: &ExplainArgs) -> Result<(), Failure> {
     let explanation = with_client(common, None, async |client, settings| {
         known_profile(args, &settings.config)?;
-        let states = client.settled().await?;
         if args.prompt || args.resource {
+            client.settled().await?;
             return listed::explain(client, settings, args).await;
         }
-        let tools = Tools::of_operator(client, settings).await?;
+        let tools = Tools::of_operator(client, settings, &args.tool).await?;
+        let states = &tools.states;
         let upstreams = written(&settings.found.sources);
         match tools.find(&args.tool) {
             Ok(tool) => {
@@ -202,7 +202,7 @@ fn decision(
 
 fn present(tool: &Tool, tools: &Tools, config: &Config, upstreams: &[Written]) -> Explanation {
     let mut reasons = vec![server(&tool.upstream, tools, upstreams)];
-    if let Some(fault) = left_out(tool, config) {
+    if let Some(fault) = tool.left_out(config) {
         reasons.push(format!(
             "at /mcp and in profiles it is left out, because clients would refuse it: {fault}"
         ));
@@ -221,14 +221,6 @@ fn present(tool: &Tool, tools: &Tools, config: &Config, upstreams: &[Written]) -
     reasons.extend(in_profiles.map(|found| found.unwrap_or_else(|why_not| why_not)));
     let name = hidden_by.is_none().then(|| tool.shown.clone());
     Explanation { id: tool.canonical(), there: true, name, reasons, steps: Vec::new() }
-}
-
-/// The fault in a tool's definition for which it is left out, so that clients still accept the other tools.
-fn left_out(tool: &Tool, config: &Config) -> Option<String> {
-    let is_only_upstream = config.transparent && config.upstreams.on.len() == 1;
-    let fit = fit::tool(&tool.definition);
-    let is_left_out = fit.entry.is_none() && !is_only_upstream;
-    is_left_out.then(|| fit.faults.first().map(ToString::to_string)).flatten()
 }
 
 fn server(id: &str, tools: &Tools, upstreams: &[Written]) -> String {
@@ -308,7 +300,10 @@ fn absent(name: &str, tools: &Tools, config: &Config, upstreams: &[Written]) -> 
     let prefix = name.split_once(':').or_else(|| name.split_once("__")).map(|(prefix, _)| prefix);
     let mut reasons = Vec::new();
     match prefix.map(|prefix| (prefix, upstreams.iter().find(|own| own.id.eq_ignore_ascii_case(prefix)))) {
-        None => reasons.push("no server that is active offers it".to_owned()),
+        None => {
+            reasons.push("no server that is active offers it".to_owned());
+            reasons.extend(tools.near(name).map(|near| format!("did you mean {near}?")));
+        }
         Some((prefix, None)) => match tools.states.iter().find(|own| own.id.eq_ignore_ascii_case(prefix)) {
             Some(own) if tools.missing.iter().all(|(id, _)| *id != own.id) => {
                 reasons.extend(offers_no_such(&own.id, tools, upstreams));

@@ -41,8 +41,8 @@ use crate::settings::{self, Settings};
 /// For a gateway on this machine to accept a connection.
 const A_MOMENT: Duration = Duration::from_secs(1);
 /// For upstreams to be connected: their own timeouts, one after the other, and a little more.
-const PATIENCE: Duration = Duration::from_secs(30);
-const PAUSE: Duration = Duration::from_millis(50);
+pub(super) const PATIENCE: Duration = Duration::from_secs(30);
+pub(super) const PAUSE: Duration = Duration::from_millis(50);
 /// For a running gateway to apply a config that was just changed; it checks every second.
 const CATCH_UP: Duration = Duration::from_secs(3);
 /// For children to end.
@@ -161,8 +161,13 @@ impl UpstreamState {
         })
     }
 
+    /// Whether it is known what it offers, from now or from the last time, or that it does not answer.
+    pub(super) fn is_known(&self) -> bool {
+        !self.is_under_way() || self.revision.is_some()
+    }
+
     /// Whether a connection is being made. An instance that is only discovered is not being connected to.
-    fn is_under_way(&self) -> bool {
+    pub(super) fn is_under_way(&self) -> bool {
         ["connecting", "starting"].contains(&self.phase.as_str())
             || (self.phase == "discovered" && self.reason.is_none())
     }
@@ -410,7 +415,7 @@ impl Client {
 
     /// The same, once the offers of all upstreams are known, from now or from the last time.
     pub(super) async fn known(&self) -> Result<Vec<UpstreamState>> {
-        self.states_once(|state| !state.is_under_way() || state.revision.is_some()).await
+        self.states_once(UpstreamState::is_known).await
     }
 
     /// The states once `is_done` holds for all of them, or those at the end of the patience.

@@ -3,11 +3,12 @@
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use serde_json::{Value, json};
+use toolyard_proto::calendar::rfc3339;
 
-use crate::support::{Agent, App, Listener, Yard, eventually};
+use crate::support::{Agent, App, Listener, Proxy, Yard, eventually};
 
 /// A real MCP server on a free port.
 pub(crate) struct Server {
@@ -94,9 +95,26 @@ fn a_file_is_listed_soon_after_it_was_written() {
         .collect();
     took.sort();
     eprintln!("from file to list: median {:?}, slowest {:?}", took[10], took[20]);
-    // The aim is a tenth of a second in all. A busy machine may take longer, so only what cannot be explained by
-    // load is a failure.
+    // A tenth of a second is the promise. A machine that is busy with other tests may be late with some of them, so
+    // the fastest is held to it, and the median to what no busy machine explains.
+    assert!(took[0] < Duration::from_millis(100), "{took:?}");
     assert!(took[10] < Duration::from_secs(2), "{took:?}");
+}
+
+#[test]
+fn the_lists_of_an_instance_are_read_again_when_its_file_is_rewritten() {
+    let (yard, server) = (Yard::start(""), Server::start());
+    let seen = Proxy::to(server.port);
+    let mut file = server.file("shop");
+    file["port"] = json!(seen.port);
+    yard.write_instance("brummer", "shop.json", &file.to_string());
+    let mut agent = yard.agent();
+    agent.wait_for_tools(&["shop__echo", "shop__hash", "shop__time_now", "shop__uuid"]);
+    seen.forget();
+    // As a dev server does that was changed, or twice a minute to show that it lives.
+    file["last_ping"] = json!("2026-11-15T06:00:30Z");
+    yard.write_instance("brummer", "shop.json", &file.to_string());
+    eventually("the lists to be read", || seen.has_passed("tools/list").then_some(()));
 }
 
 #[test]
@@ -134,7 +152,11 @@ fn the_file_of_a_killed_instance_goes_and_that_of_a_live_one_stays() {
     let yard = Yard::start("");
     let (mut mortal, live) = (Server::start(), Server::start());
     let gone = yard.write_instance("brummer", "mortal.json", &mortal.file("mortal").to_string());
-    let stays = yard.write_instance("brummer", "live.json", &live.file("live").to_string());
+    let mut old = live.file("live");
+    // Its last sign of life is eleven minutes old, and yet it lives.
+    old["last_ping"] = json!(ago(11));
+    old["started_at"] = json!(ago(20));
+    let stays = yard.write_instance("brummer", "live.json", &old.to_string());
     let mut agent = yard.agent();
     let ids = |agent: &mut crate::support::Agent| {
         let listed = agent.call("yard__instances_list", &json!({}))["structuredContent"].take();
@@ -143,9 +165,16 @@ fn the_file_of_a_killed_instance_goes_and_that_of_a_live_one_stays() {
     eventually("both", || (ids(&mut agent) == 2).then_some(()));
     mortal.child.kill().unwrap();
     mortal.child.wait().unwrap();
+    let killed = Instant::now();
     eventually("the file to go", || (!gone.exists()).then_some(()));
+    assert!(killed.elapsed() <= Duration::from_mins(1), "{:?}", killed.elapsed());
     eventually("the instance to go", || (ids(&mut agent) == 1).then_some(()));
     assert!(stays.exists());
+}
+
+fn ago(minutes: u64) -> String {
+    let then = SystemTime::now().checked_sub(Duration::from_mins(minutes)).unwrap();
+    rfc3339(then.duration_since(SystemTime::UNIX_EPOCH).unwrap())
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! What the log contains about calls, and what it never contains.
 
+use std::io::{Read as _, Write as _};
+
 use serde_json::{Value, json};
 
 use crate::support::{App, Door, Yard, eventually};
@@ -148,4 +150,41 @@ fn the_text_format_logs_calls_only_on_request() {
     assert!(log.contains("listening on http://") && !log.contains("duration_ms"), "{log}");
     drop((agent, yard));
     app.join().unwrap();
+}
+
+fn metrics(yard: &Yard) -> String {
+    let mut http = yard.http(None).stream;
+    http.write_all(b"GET /metrics HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    http.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+#[test]
+fn metrics_count_as_many_calls_as_the_log_records() {
+    let yard = yard("");
+    let mut app = App::register(&yard, Door::Tcp, "Busy", &["go"]);
+    let mut agent = yard.agent();
+    agent.wait_for_tools(&["Busy__go", "broken__go"]);
+    for success in [true, true, true, false] {
+        let id = agent.send_call("Busy__go", &json!({}));
+        let call = app.invocation();
+        app.respond(&call, &json!({ "success": success, "data": "x", "error": (!success).then_some("no") }));
+        agent.answer(id);
+    }
+    let refused = agent.send_call("broken__go", &json!({}));
+    agent.answer(refused);
+    record(&yard, 4);
+    let metrics = metrics(&yard);
+    for upstream in ["Busy", "broken"] {
+        let is_its_count = |line: &&str| {
+            line.starts_with("mcp_server_operation_duration_seconds_count")
+                && line.contains("mcp_method_name=\"tools/call\"")
+                && line.contains(&format!("upstream=\"{upstream}\""))
+        };
+        let counted = metrics.lines().filter(is_its_count).map(|line| line.rsplit_once(' ').unwrap().1);
+        let counted: u64 = counted.map(|count| count.parse::<u64>().unwrap()).sum();
+        let logged = calls(&yard).iter().filter(|call| call["upstream"] == upstream).count() as u64;
+        assert_eq!((counted, logged > 0), (logged, true), "{upstream}: {metrics}");
+    }
 }

@@ -68,6 +68,20 @@ fn a_variable_of_a_process_is_enough_to_be_found_and_children_that_inherit_it_ar
 }
 
 #[test]
+fn list_states_which_process_an_app_was_found_by() {
+    let yard = yard("");
+    let listener = Listener::tcp();
+    let at = listener.endpoint();
+    let process = Process::start(&[("TOOLYARD_ENDPOINT", &at), ("TOOLYARD_APP_ID", "Paint")]);
+    let _app = App::accept(&listener, "Paint", &["draw"]);
+    yard.agent().wait_for_tools(&["Paint__draw"]);
+    let (_, listed) = yard.run(&["list"]);
+    let expected = format!("app (found by scan: process {} at {at})", process.0.id());
+    let row = listed.lines().find(|line| line.starts_with("Paint ")).unwrap_or_else(|| panic!("{listed}"));
+    assert!(row.contains(&expected), "{row}");
+}
+
+#[test]
 fn neither_the_gateway_nor_what_it_starts_is_mistaken_for_an_app() {
     let listener = Listener::tcp();
     let at = listener.endpoint();

@@ -68,6 +68,17 @@ fn tool_timeout_is_how_long_a_call_may_take() {
 }
 
 #[test]
+fn connect_timeout_is_how_long_an_app_may_take_to_register() {
+    let yard = yard(&json!({ "ConnectTimeout": "00:00:01" }), Way::Flag);
+    let began = Instant::now();
+    let silent = App::connect(&yard, Door::Tcp);
+    let refused = silent.next();
+    assert!(refused["reason"].as_str().unwrap().contains("within 1 s"), "{refused}");
+    // The usual time is ten seconds.
+    assert!((1..9).contains(&began.elapsed().as_secs()), "{:?}", began.elapsed());
+}
+
+#[test]
 fn with_a_shared_secret_tokens_are_asked_for_and_expire() {
     let secret = "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=";
     let mint = |age: u64| {

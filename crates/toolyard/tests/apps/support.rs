@@ -43,7 +43,7 @@ pub(crate) enum Way {
 
 /// A connection that speaks HTTP.
 pub(crate) struct Http {
-    stream: TcpStream,
+    pub(crate) stream: TcpStream,
     token: Option<String>,
 }
 

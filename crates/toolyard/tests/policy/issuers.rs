@@ -235,6 +235,37 @@ fn a_session_ends_for_its_user_when_a_role_is_taken_away() {
 }
 
 #[test]
+fn an_open_event_stream_ends_with_the_token_that_opened_it() {
+    let (issuer, home) = (Issuer::start(), Home::new());
+    let gateway = start(&home, &config(&issuer, ""));
+    // Tokens are accepted for a minute after their end, in case clocks differ.
+    let brief = || issuer.token(&json!({ "exp": now() - 55 }));
+    let filter = json!({ "notifications": { "toolsListChanged": true } });
+    let listened = ask(&gateway, "/mcp", Some(&brief()), "subscriptions/listen", filter);
+    assert!(listened.body.contains("subscriptions/acknowledged"), "{}", listened.body);
+    assert!(listened.body.contains("\"resultType\":\"complete\""), "{}", listened.body);
+
+    let params = json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": { "name": "t", "version": "1" } });
+    let open = json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params });
+    let token = brief();
+    let bearer = format!("Bearer {token}");
+    let opened = http::post(&gateway.url, &[("authorization", &bearer)], &open);
+    let session = opened.header("mcp-session-id").unwrap();
+    let mut stream = TcpStream::connect(gateway.url.strip_prefix("http://").unwrap()).unwrap();
+    stream.set_read_timeout(Some(std::time::Duration::from_secs(20))).unwrap();
+    let head = format!(
+        "GET /mcp HTTP/1.1\r\nhost: yard.example\r\nconnection: close\r\naccept: text/event-stream\r\n\
+         mcp-protocol-version: 2025-11-25\r\nmcp-session-id: {session}\r\nauthorization: {bearer}\r\n\r\n"
+    );
+    stream.write_all(head.as_bytes()).unwrap();
+    // To read it to its end, it must end.
+    let (reply, began) = (http::read(stream), std::time::Instant::now());
+    assert_eq!((reply.status, began.elapsed().as_secs() < 20), (200, true), "{}", reply.body);
+    let later = ask(&gateway, "/mcp", Some(&token), "tools/list", json!({}));
+    assert_eq!(later.status, 401, "{}", later.body);
+}
+
+#[test]
 fn no_token_of_a_client_reaches_an_upstream_and_none_is_logged_or_kept() {
     let (issuer, home) = (Issuer::start(), Home::new());
     let heads: Arc<Mutex<Vec<String>>> = Arc::default();

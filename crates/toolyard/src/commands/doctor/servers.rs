@@ -41,6 +41,10 @@ fn finding(state: &UpstreamState) -> Finding {
     let help = state.hint.as_deref().unwrap_or_default();
     // Apps come and go; that is not a problem.
     let is_guest = state.kind.as_deref().is_some_and(|kind| kind == "app" || kind == "instance");
+    if state.is_under_way() {
+        let help = "wait, or raise `start_timeout` if it takes longer than two minutes";
+        return Finding::new(Severity::Note, &state.id, reason, help);
+    }
     let state_of = if is_guest { Severity::Note } else { Severity::Wrong };
     Finding::new(state_of, &state.id, reason, help)
 }

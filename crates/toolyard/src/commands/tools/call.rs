@@ -43,7 +43,7 @@ pub(super) fn call(common: &Common, args: &CallArgs) -> Result<(), Failure> {
     let whole = whole(args)?;
     let only = upstream_in(common, &args.name);
     let result = with_client(common, only.as_deref(), async |client, settings| {
-        let tools = Tools::of(client, settings, only.as_deref()).await?;
+        let tools = Tools::for_name(client, settings, only.as_deref(), &args.name).await?;
         let tool = tools.find(&args.name)?;
         let schema =
             tool.definition.member("inputSchema").and_then(|schema| schema.read().ok()).unwrap_or_default();

@@ -2,17 +2,20 @@
 //! upstream has it.
 
 use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use toolyard_config::nearest;
-use toolyard_proto::Raw;
+use toolyard_config::{Config, nearest};
 use toolyard_proto::name::{NameStyle, UpstreamId};
+use toolyard_proto::{Raw, fit};
 
-use crate::commands::live::{Client, UpstreamState};
+use crate::commands::live::{Client, PATIENCE, PAUSE, UpstreamState};
 use crate::failure::{Failure, refused};
 use crate::settings::Settings;
 
 const YARD: &str = "yard";
+/// How long other upstreams have to offer a tool of the same name once one offers it.
+const FOR_OTHERS: Duration = Duration::from_secs(2);
 
 /// A tool of some upstream.
 pub(crate) struct Tool {
@@ -39,6 +42,14 @@ impl Tool {
         format!("{}:{}", self.upstream, self.own)
     }
 
+    /// What is wrong with its definition, if clients of several upstreams do not get it for that reason.
+    pub(crate) fn left_out(&self, config: &Config) -> Option<String> {
+        let is_only_upstream = config.transparent && config.upstreams.on.len() == 1;
+        let fit = fit::tool(&self.definition);
+        let is_left_out = fit.entry.is_none() && !is_only_upstream;
+        is_left_out.then(|| fit.faults.first().map(ToString::to_string)).flatten()
+    }
+
     pub(crate) fn text(&self, key: &str) -> Option<String> {
         self.definition.member(key).and_then(|text| text.as_string())
     }
@@ -52,27 +63,89 @@ impl Tools {
         only: Option<&str>,
     ) -> Result<Self, Failure> {
         client.caught_up(&settings.config).await?;
-        let (mut all, mut missing) = (Vec::new(), Vec::new());
+        let mut tools = Self { all: Vec::new(), states: Vec::new(), missing: Vec::new() };
         let ids: Vec<String> = client.known().await?.into_iter().map(|state| state.id).collect();
         for id in ids.into_iter().chain([YARD.to_owned()]) {
             if only.is_some_and(|only| !only.eq_ignore_ascii_case(&id)) {
                 continue;
             }
-            match client.tools(&id).await {
-                Ok(tools) => {
-                    all.extend(
-                        tools.into_iter().filter_map(|tool| describe(&id, tool, settings.config.names)),
-                    );
-                }
-                Err(error) => missing.push((id, error.message())),
-            }
+            tools.ask(client, settings, &id).await;
         }
-        Self::with_states(client, all, missing).await
+        Self::with_states(client, tools.all, tools.missing).await
     }
 
-    /// Everything that is offered, including tools that the rules do not show to the user.
-    pub(crate) async fn of_operator(client: &Client, settings: &Settings) -> Result<Self, Failure> {
-        let mut tools = Self::of(client, settings, None).await?;
+    /// Asks upstreams until one of them offers what `name` means. Others that are still starting then have a moment to
+    /// offer the same; one that hangs is not waited for.
+    pub(crate) async fn for_name(
+        client: &Client,
+        settings: &Settings,
+        only: Option<&str>,
+        name: &str,
+    ) -> Result<Self, Failure> {
+        Self::gather(client, settings, (only, name), UpstreamState::is_known).await
+    }
+
+    async fn gather(
+        client: &Client,
+        settings: &Settings,
+        (only, name): (Option<&str>, &str),
+        is_ready: fn(&UpstreamState) -> bool,
+    ) -> Result<Self, Failure> {
+        client.caught_up(&settings.config).await?;
+        let is_meant = |id: &str| only.is_none_or(|only| only.eq_ignore_ascii_case(id));
+        let mut tools = Self { all: Vec::new(), states: Vec::new(), missing: Vec::new() };
+        let mut asked = BTreeSet::new();
+        let (begun, mut found) = (Instant::now(), None);
+        loop {
+            let states = client.states().await?;
+            let (ready, waiting): (Vec<&UpstreamState>, Vec<&UpstreamState>) =
+                states.iter().filter(|state| is_meant(&state.id)).partition(|state| is_ready(state));
+            for id in ready.iter().map(|state| state.id.as_str()).chain(is_meant(YARD).then_some(YARD)) {
+                if asked.insert(id.to_owned()) {
+                    tools.ask(client, settings, id).await;
+                }
+            }
+            if found.is_none() && tools.offers(name) {
+                found = Some(Instant::now());
+            }
+            let is_over = waiting.is_empty()
+                || begun.elapsed() >= PATIENCE
+                || found.is_some_and(|found| found.elapsed() >= FOR_OTHERS);
+            if is_over {
+                let late = waiting.iter().map(|state| (state.id.clone(), state.why().unwrap_or_default()));
+                tools.missing.extend(late);
+                return Self::with_states(client, tools.all, tools.missing).await;
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+
+    async fn ask(&mut self, client: &Client, settings: &Settings, id: &str) {
+        match client.tools(id).await {
+            Ok(tools) => {
+                let named = tools.into_iter().filter_map(|tool| describe(id, tool, settings.config.names));
+                self.all.extend(named);
+            }
+            Err(error) => self.missing.push((id.to_owned(), error.message())),
+        }
+    }
+
+    /// Whether any upstream offers it, under any of its names.
+    fn offers(&self, name: &str) -> bool {
+        let is_it = |tool: &Tool| {
+            tool.shown == name || tool.own == name || tool.canonical().eq_ignore_ascii_case(name)
+        };
+        self.all.iter().any(is_it)
+    }
+
+    /// What is offered, including tools that the rules do not show to the user, as far as it matters for `name`.
+    pub(crate) async fn of_operator(
+        client: &Client,
+        settings: &Settings,
+        name: &str,
+    ) -> Result<Self, Failure> {
+        let is_settled = |state: &UpstreamState| !state.is_under_way();
+        let mut tools = Self::gather(client, settings, (None, name), is_settled).await?;
         if settings.config.rules.is_none() {
             return Ok(tools);
         }
@@ -90,10 +163,13 @@ impl Tools {
 
     async fn with_states(
         client: &Client,
-        all: Vec<Tool>,
+        mut all: Vec<Tool>,
         mut missing: Vec<(String, String)>,
     ) -> Result<Self, Failure> {
         let states = client.states().await?;
+        // In the order of the config, whichever upstream was there first.
+        let place = |tool: &Tool| states.iter().position(|state| state.id == tool.upstream);
+        all.sort_by_key(|tool| place(tool).unwrap_or(usize::MAX));
         for (id, why) in &mut missing {
             // The state is shorter than the error of the failed request.
             let state = states.iter().find(|state| state.id == *id);
@@ -120,21 +196,26 @@ impl Tools {
         }
     }
 
-    fn unknown(&self, name: &str) -> Failure {
-        let mut off = self.states.iter().flat_map(|state| &state.off);
-        if let Some(id) = off.find(|id| id.eq_ignore_ascii_case(name) || id.replacen(':', "__", 1) == name) {
-            return refused(format!("tool `{id}` is switched off"), format!("`toolyard tools enable {id}`"));
-        }
+    /// Tools whose names are like this one.
+    pub(crate) fn near(&self, name: &str) -> Option<String> {
         let own = name.split_once(':').map_or(name, |(_, own)| own);
         let near: BTreeSet<&str> =
             nearest(own, self.all.iter().map(|tool| tool.own.as_str())).into_iter().collect();
         let near: Vec<String> =
             self.all.iter().filter(|tool| near.contains(tool.own.as_str())).map(Tool::canonical).collect();
+        (!near.is_empty()).then(|| format!("`{}`", near.join("` or `")))
+    }
+
+    fn unknown(&self, name: &str) -> Failure {
+        let mut off = self.states.iter().flat_map(|state| &state.off);
+        if let Some(id) = off.find(|id| id.eq_ignore_ascii_case(name) || id.replacen(':', "__", 1) == name) {
+            return refused(format!("tool `{id}` is switched off"), format!("`toolyard tools enable {id}`"));
+        }
         let missing: Vec<String> = self.missing.iter().map(|(id, why)| format!("{id} ({why})")).collect();
-        let help = match (near.is_empty(), missing.is_empty()) {
-            (false, _) => format!("did you mean `{}`?", near.join("` or `")),
-            (true, true) => "`toolyard tools list` shows what there is".to_owned(),
-            (true, false) => format!("it may belong to a server that is not active: {}", missing.join("; ")),
+        let help = match (self.near(name), missing.is_empty()) {
+            (Some(near), _) => format!("did you mean {near}?"),
+            (None, true) => "`toolyard tools list` shows what there is".to_owned(),
+            (None, false) => format!("it may belong to a server that is not active: {}", missing.join("; ")),
         };
         refused(format!("there is no tool `{name}`"), help)
     }

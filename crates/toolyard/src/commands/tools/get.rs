@@ -20,21 +20,25 @@ pub(crate) struct GetArgs {
 pub(super) fn get(common: &Common, args: &GetArgs) -> Result<(), Failure> {
     let only = upstream_in(common, &args.name);
     with_client(common, only.as_deref(), async |client, settings| {
-        let tools = Tools::of(client, settings, only.as_deref()).await?;
+        let tools = Tools::for_name(client, settings, only.as_deref(), &args.name).await?;
         let tool = tools.find(&args.name)?;
         if args.json {
             say::json(&json!({
                 "id": tool.canonical(), "name": tool.shown, "upstream": tool.upstream, "definition": tool.definition,
             }))?;
         } else {
-            print(tool);
+            print(tool, tool.left_out(&settings.config).as_deref());
         }
         Ok(())
     })
 }
 
-fn print(tool: &Tool) {
-    say::result(format_args!("{}\nfor clients: {}", tool.canonical(), tool.shown));
+fn print(tool: &Tool, left_out: Option<&str>) {
+    let for_clients = match left_out {
+        Some(fault) => format!("only {}, at /mcp/{}: {fault}", tool.own, tool.upstream),
+        None => tool.shown.clone(),
+    };
+    say::result(format_args!("{}\nfor clients: {for_clients}", tool.canonical()));
     for text in [tool.text("title"), tool.text("description")].into_iter().flatten() {
         say::result(format_args!("\n{}", text.trim()));
     }

@@ -23,8 +23,10 @@ pub(crate) struct ListArgs {
 
 pub(super) fn list(common: &Common, args: &ListArgs) -> Result<(), Failure> {
     let only = args.upstream.as_deref().and_then(|name| upstream_in(common, name));
-    let tools = with_client(common, only.as_deref(), async |client, settings| {
-        Tools::of(client, settings, args.upstream.as_deref()).await
+    let (tools, left_out) = with_client(common, only.as_deref(), async |client, settings| {
+        let tools = Tools::of(client, settings, args.upstream.as_deref()).await?;
+        let left_out: Vec<_> = tools.all.iter().map(|tool| tool.left_out(&settings.config)).collect();
+        Ok((tools, left_out))
     })?;
     check_upstream(args, &tools)?;
     let off = switched_off(args, &tools);
@@ -34,7 +36,10 @@ pub(super) fn list(common: &Common, args: &ListArgs) -> Result<(), Failure> {
         let tools: Vec<_> = tools.all.iter().map(entry).chain(off).collect();
         return Ok(say::json(&tools)?);
     }
-    let on = tools.all.iter().map(|tool| [tool.canonical(), first_words(tool)]);
+    let on = tools.all.iter().zip(&left_out).map(|(tool, left_out)| match left_out {
+        Some(fault) => [tool.canonical(), format!("only at /mcp/{}: {fault}", tool.upstream)],
+        None => [tool.canonical(), first_words(tool)],
+    });
     let off = off.iter().map(|(_, id)| [(*id).to_owned(), format!("off: `toolyard tools enable {id}`")]);
     let rows: Vec<[String; 2]> = on.chain(off).collect();
     say::table(&rows);
