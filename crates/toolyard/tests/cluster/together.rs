@@ -86,6 +86,16 @@ fn the_audit_of_all_nodes_is_in_one_stream_once() {
             world.node(node).call("one__pid", &json!({})).unwrap();
         }
     }
+    let count = |records: &[Value], node: &str| {
+        records.iter().filter(|record| record["node"] == node && record["method"] == "tools/call").count()
+    };
+    let is_ended = |record: &Value| record["what"] == "ended";
+    // A kill loses records that are not safe yet.
+    eventually("the first records of b", || {
+        let mut records = world.nats.stream("toolyard_audit");
+        records.retain(is_ended);
+        (count(&records, "b") == 5).then_some(())
+    });
     // A node that is killed goes on where the stream is.
     world.kill("b");
     world.start_with("b", Setup { cluster: "audit = true", config, ..Setup::default() });
@@ -93,10 +103,6 @@ fn the_audit_of_all_nodes_is_in_one_stream_once() {
     for _ in 0..5 {
         world.node("b").call("one__pid", &json!({})).unwrap();
     }
-    let count = |records: &[Value], node: &str| {
-        records.iter().filter(|record| record["node"] == node && record["method"] == "tools/call").count()
-    };
-    let is_ended = |record: &Value| record["what"] == "ended";
     let records = eventually("the records of both nodes", || {
         let mut records = world.nats.stream("toolyard_audit");
         records.retain(is_ended);
