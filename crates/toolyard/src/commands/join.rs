@@ -26,7 +26,7 @@ pub(crate) struct JoinArgs {
     /// The file with the credentials for NATS.
     #[arg(long, value_name = "FILE")]
     creds: Option<PathBuf>,
-    /// The file with the key of the cluster [default: the variable TOOLYARD_CLUSTER_KEY, when the gateway starts].
+    /// The file with the key of the cluster [default: the variable `TOOLYARD_CLUSTER_KEY`, when the gateway starts].
     #[arg(long, value_name = "FILE")]
     key_file: Option<PathBuf>,
     /// An upstream that other nodes may use, or a pattern like `notes*`. Can be repeated.
