@@ -182,6 +182,19 @@ pub fn load(sources: &[Source], context: &ReadContext<'_>) -> Loaded {
     Loaded { auth: config.auth.clone(), config: Some(config), problems }
 }
 
+/// The config of a text that is in no file. Relative paths in it start from `folder`.
+pub fn load_text(text: String, folder: &Path, context: &ReadContext<'_>) -> Loaded {
+    let file = File { path: folder.join("config.toml"), text };
+    let (layer, problems) = read(&file, Role::Own, &Config::default(), context);
+    let layer = layer.filter(|_| !problems.iter().any(Problem::is_error));
+    let config = layer.map(|layer| {
+        let mut config = Config::default();
+        config.lay_over(layer);
+        config
+    });
+    Loaded { auth: None, config, problems }
+}
+
 /// The problems that a file would have with this text. `below` are the files that come before it.
 pub fn check(source: &Source, text: String, below: &[Source], context: &ReadContext<'_>) -> Vec<Problem> {
     let below = load(below, context).config.unwrap_or_default();

@@ -206,6 +206,26 @@ fn definition(args: &AddArgs) -> Result<Definition, Failure> {
     }
 }
 
+/// A server that is only named on the command line, by its address or its command.
+pub(super) fn direct(
+    url: Option<&str>,
+    headers: &[String],
+    env: &[String],
+    command: &[String],
+) -> Result<Definition, Failure> {
+    if let Some(url) = url.filter(|url| !url.contains("://")) {
+        return Err(Failure::Usage(format!("`{url}` is no URL; a program goes after `--`")));
+    }
+    Ok(Definition {
+        url: url.map(str::to_owned),
+        headers: headers.iter().map(|text| header(text)).collect::<Result<_, _>>()?,
+        env: env.iter().map(|text| variable(text)).collect(),
+        command: command.first().cloned(),
+        args: command.iter().skip(1).cloned().collect(),
+        ..Definition::default()
+    })
+}
+
 /// Relative paths in a config start from its folder. The user's config is elsewhere, so paths are made absolute.
 fn from_here(path: &str, args: &AddArgs) -> String {
     if args.place.project || path.contains("${") {

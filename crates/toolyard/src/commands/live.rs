@@ -229,21 +229,25 @@ impl Client {
 
     /// A client of a gateway of our own. Must be called in a runtime.
     pub(super) fn of_own(common: &Common, settings: &Settings) -> Self {
-        Self::own_with(common, settings, ConnectContext::with_folders)
+        Self::own_with(opened(common, settings), settings, ConnectContext::with_folders)
+    }
+
+    /// To a gateway of our own that keeps nothing, for a server that is in no config.
+    pub(super) fn of_direct(settings: &Settings) -> Self {
+        Self::own_with(None, settings, ConnectContext::with_folders)
     }
 
     /// The same, but packs may run programs of this project, because the user asks for it.
     pub(super) fn of_own_trusting(common: &Common, settings: &Settings, project: PathBuf) -> Self {
-        Self::own_with(common, settings, |context, folder| context.with_folders_trusting(folder, project))
+        let with_folders = |context: ConnectContext, folder| context.with_folders_trusting(folder, project);
+        Self::own_with(opened(common, settings), settings, with_folders)
     }
 
     fn own_with(
-        common: &Common,
+        state_dir: Option<PathBuf>,
         settings: &Settings,
         with_folders: impl FnOnce(ConnectContext, Option<PathBuf>) -> ConnectContext,
     ) -> Self {
-        let files = settings.found.set();
-        let state_dir = state_dir::open(common.state_dir.as_deref(), &files, &settings::variable).ok();
         let scope = Scope::new();
         // Without a record of its processes: another gateway may use this folder.
         let guards = Guards::begin(None);
@@ -277,15 +281,27 @@ impl Client {
         headers: Option<Box<HeaderMap>>,
         peer: Peer,
     ) -> Result<Raw, CallError> {
-        let capabilities = Raw::empty_object();
+        self.request_with(Raw::empty_object(), view, method, params, headers, peer).await
+    }
+
+    /// The same, as a client that can answer the questions of these capabilities.
+    pub(super) async fn request_with(
+        &self,
+        capabilities: Raw,
+        view: &View,
+        method: Method,
+        params: &Raw,
+        headers: Option<Box<HeaderMap>>,
+        peer: Peer,
+    ) -> Result<Raw, CallError> {
         let meta = RequestMeta {
             revision: Revision::NEWEST,
-            capabilities,
+            capabilities: capabilities.clone(),
             client_info: Some(self.info.clone()),
             log_level: None,
         };
         let params = stamp_request(Some(params), &meta);
-        let (origin, id) = (self.origin(view), Id::number(1));
+        let (origin, id) = (self.origin(view, capabilities), Id::number(1));
         let answer = match &self.way {
             Way::Own(gateway, _) => {
                 let request = Request::new(origin, id, method, params).with_headers(headers);
@@ -304,10 +320,11 @@ impl Client {
         }
     }
 
-    fn origin(&self, view: &View) -> Arc<Origin> {
+    fn origin(&self, view: &View, capabilities: Raw) -> Arc<Origin> {
         Arc::new(
             Origin::new(view.clone(), Principal::local(), ClientKey::Connection(1), Revision::NEWEST)
                 .with_client_info(Some(self.info.clone()))
+                .with_capabilities(capabilities)
                 // A gateway of our own serves the user who runs this command.
                 .with_place(self.is_own(), std::env::current_dir().ok().map(Into::into)),
         )
@@ -479,6 +496,11 @@ impl Client {
         }
         let _ = tokio::time::timeout(LAST_TASKS, self.scope.end()).await;
     }
+}
+
+/// The folder where this config set keeps its things, made if it is missing.
+fn opened(common: &Common, settings: &Settings) -> Option<PathBuf> {
+    state_dir::open(common.state_dir.as_deref(), &settings.found.set(), &settings::variable).ok()
 }
 
 /// The path after `/mcp`.

@@ -5,7 +5,10 @@ mod list;
 mod get;
 mod call;
 mod find;
+mod direct;
 mod arguments;
+mod ask;
+mod saved;
 mod progress;
 mod schema;
 mod show;
@@ -20,6 +23,8 @@ use crate::settings::{self, Settings};
 use crate::stop::Stop;
 
 pub(super) use find::{Tool, Tools};
+
+use direct::Direct;
 
 /// The exit code of a command that was interrupted from the keyboard.
 const INTERRUPTED: u8 = 130;
@@ -59,16 +64,36 @@ pub(super) fn with_client<T>(
     if let Some(only) = only {
         settings.config.upstreams.on.retain(|upstream| upstream.id.as_str() == only);
     }
+    let client = |settings: &Settings| match &running {
+        Some(running) => Client::of_running(running, Some(&settings.config), settings.config.auth.as_ref()),
+        None => Client::of_own(common, settings),
+    };
+    with(&settings, client, work)
+}
+
+/// The same for the server that the command line names, or else for the config.
+fn with_server<T>(
+    common: &Common,
+    only: Option<&str>,
+    direct: &Direct,
+    work: impl AsyncFnOnce(&Client, &Settings) -> Result<T, Failure>,
+) -> Result<T, Failure> {
+    match direct.settings()? {
+        Some(settings) => with(&settings, Client::of_direct, work),
+        None => with_client(common, only, work),
+    }
+}
+
+fn with<T>(
+    settings: &Settings,
+    client: impl FnOnce(&Settings) -> Client,
+    work: impl AsyncFnOnce(&Client, &Settings) -> Result<T, Failure>,
+) -> Result<T, Failure> {
     live::block_on(async {
         let mut stop = Stop::new()?;
-        let client = match &running {
-            Some(running) => {
-                Client::of_running(running, Some(&settings.config), settings.config.auth.as_ref())
-            }
-            None => Client::of_own(common, &settings),
-        };
+        let client = client(settings);
         let outcome = tokio::select! {
-            outcome = work(&client, &settings) => outcome,
+            outcome = work(&client, settings) => outcome,
             _ = stop.signal() => Err(Failure::AlreadyReported(INTERRUPTED)),
         };
         client.end().await;

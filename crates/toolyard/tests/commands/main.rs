@@ -7,15 +7,16 @@
 #![expect(clippy::unwrap_used, reason = "in a test, to fail is to say so")]
 #![expect(clippy::print_stderr, reason = "shows the output of a program that a test has started")]
 
-#[expect(dead_code, reason = "of what tests share, only the path of the fixture is needed here")]
+#[expect(dead_code, reason = "of what tests share, only some is needed here")]
 #[path = "../support/fixture.rs"]
 mod fixture;
-#[expect(dead_code, reason = "of what tests share, only the path of the fixture is needed here")]
+#[expect(dead_code, reason = "of what tests share, only some is needed here")]
 #[path = "../support/gateway.rs"]
 mod gateway;
 #[path = "../support/program.rs"]
 mod program;
 
+mod asking;
 mod transcript;
 
 use std::path::{Path, PathBuf};

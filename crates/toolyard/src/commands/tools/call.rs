@@ -1,18 +1,20 @@
 //! `toolyard tools call`: calls a tool and prints its answer.
 
+use std::collections::BTreeMap;
 use std::io::Read;
+use std::path::PathBuf;
 
 use clap::Args;
 use serde_json::{Value, json};
 use toolyard_core::catalog::param_headers;
-use toolyard_model::{Peer, View};
+use toolyard_model::{Ask, Back as _, Peer, View};
 use toolyard_proto::{Method, Raw};
 
 use super::progress::Progress;
-use super::{Tool, Tools, arguments, failed, show, upstream_in, with_client};
+use super::{Direct, Tool, Tools, arguments, failed, saved, show, upstream_in, with_server};
 use crate::cli::Common;
 use crate::commands::live::Client;
-use crate::failure::Failure;
+use crate::failure::{Failure, refused};
 use crate::say;
 
 #[derive(Debug, Args)]
@@ -21,8 +23,11 @@ Examples:
   toolyard tools call files:read_file path=/srv/notes.txt
   toolyard tools call get-sum a=1 b=2
   toolyard tools call search query='open issues' labels:='[\"bug\"]' --json
+  toolyard tools call screenshot --out page.png
+  toolyard tools call echo text=hi --url http://127.0.0.1:3000/mcp
+  toolyard tools call read_file path=notes.txt -- npx -y @modelcontextprotocol/server-filesystem .
 
-Ctrl-C cancels the call. The exit code is 1 where the tool answers that it failed.")]
+If the tool asks for something, it is asked on the terminal. Ctrl-C cancels the call. The exit code is 1 where the tool answers that it failed.")]
 pub(crate) struct CallArgs {
     /// `upstream:tool`, the name that clients see, or the tool's own name if only one server has it.
     name: String,
@@ -37,21 +42,33 @@ pub(crate) struct CallArgs {
     /// Print text byte for byte; control characters are escaped otherwise.
     #[arg(long, conflicts_with = "json")]
     raw: bool,
+    /// Save images, sound and other files of the answer: one to this file, several with numbers. Into a folder if it
+    /// is one.
+    #[arg(short, long, value_name = "PATH")]
+    out: Option<PathBuf>,
+    #[command(flatten)]
+    direct: Direct,
 }
+
+/// How often a tool may ask before it has to finish.
+const MOST_ROUNDS: usize = 20;
 
 pub(super) fn call(common: &Common, args: &CallArgs) -> Result<(), Failure> {
     let whole = whole(args)?;
-    let only = upstream_in(common, &args.name);
-    let result = with_client(common, only.as_deref(), async |client, settings| {
+    let only = args.direct.id().map(str::to_owned).or_else(|| upstream_in(common, &args.name));
+    let (tool, result) = with_server(common, only.as_deref(), &args.direct, async |client, settings| {
         let tools = Tools::for_name(client, settings, only.as_deref(), &args.name).await?;
         let tool = tools.find(&args.name)?;
         let schema =
             tool.definition.member("inputSchema").and_then(|schema| schema.read().ok()).unwrap_or_default();
         let arguments =
             arguments::read(&args.arguments, whole.as_deref(), &schema).map_err(Failure::Usage)?;
-        send(client, tool, arguments.into(), common.quiet).await
+        Ok((tool.own.clone(), send(client, tool, arguments.into(), common.quiet).await?))
     })?;
-    let value: Value = result.read().map_err(anyhow::Error::from)?;
+    let mut value: Value = result.read().map_err(anyhow::Error::from)?;
+    if let Some(out) = &args.out {
+        saved::save(&mut value, out, &tool)?;
+    }
     if args.json {
         say::json(&value)?;
     } else if args.raw {
@@ -72,13 +89,40 @@ fn whole(args: &CallArgs) -> Result<Option<String>, Failure> {
     Ok(Some(text))
 }
 
+/// Calls the tool, and again with the answers of the user as long as it asks.
 async fn send(client: &Client, tool: &Tool, arguments: Value, quiet: bool) -> Result<Raw, Failure> {
-    let params: Raw =
+    let base: Raw =
         json!({ "name": tool.own, "arguments": arguments, "_meta": { "progressToken": 1 } }).into();
     let view = View::Upstream(tool.upstream.as_str().into());
-    let headers = if client.is_own() { None } else { param_headers(&tool.definition, &params) };
-    let progress = Progress::new(quiet);
-    let call =
-        client.request(&view, Method::new("tools/call"), &params, headers, Peer::new(progress.clone()));
-    progress.watch(&tool.canonical(), call).await.map_err(|error| failed(&error))
+    let headers = if client.is_own() { None } else { param_headers(&tool.definition, &base) };
+    let progress = Progress::new(&tool.canonical(), quiet);
+    let (capabilities, mut params) = (progress.capabilities(), base.clone());
+    for _ in 0..MOST_ROUNDS {
+        let (peer, method) = (Peer::new(progress.clone()), Method::new("tools/call"));
+        let call = client.request_with(capabilities.clone(), &view, method, &params, headers.clone(), peer);
+        let result = progress.watch(call).await.map_err(|error| failed(&error))?;
+        if result.member("resultType").is_none_or(|kind| kind.as_bytes() != b"\"input_required\"") {
+            return Ok(result);
+        }
+        params = answered(&base, &result, &progress).await?;
+    }
+    Err(refused(format!("{} asked {MOST_ROUNDS} times without finishing", tool.canonical()), ""))
+}
+
+/// The parameters of the next round: what was asked for, and where the tool goes on.
+async fn answered(base: &Raw, result: &Raw, progress: &Progress) -> Result<Raw, Failure> {
+    let asked: BTreeMap<String, Raw> =
+        result.member("inputRequests").and_then(|asked| asked.read().ok()).unwrap_or_default();
+    let mut answers = Raw::empty_object();
+    for (key, request) in asked {
+        let method = request.member("method").and_then(|method| method.as_string()).unwrap_or_default();
+        let ask = Ask { method: Method::new(&method), params: request.member("params") };
+        let answer = progress.ask(ask).await.map_err(|error| refused(error.to_string(), ""))?;
+        answers = answers.with(&key, &answer);
+    }
+    let params = base.with("inputResponses", &answers);
+    Ok(match result.member("requestState") {
+        Some(state) => params.with("requestState", &state),
+        None => params,
+    })
 }

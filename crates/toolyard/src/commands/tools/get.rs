@@ -3,7 +3,7 @@
 use clap::Args;
 use serde_json::{Value, json};
 
-use super::{Tool, Tools, schema, upstream_in, with_client};
+use super::{Direct, Tool, Tools, schema, upstream_in, with_server};
 use crate::cli::Common;
 use crate::failure::Failure;
 use crate::say;
@@ -15,11 +15,13 @@ pub(crate) struct GetArgs {
     /// Print its definition as JSON, as its server gives it.
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    direct: Direct,
 }
 
 pub(super) fn get(common: &Common, args: &GetArgs) -> Result<(), Failure> {
-    let only = upstream_in(common, &args.name);
-    with_client(common, only.as_deref(), async |client, settings| {
+    let only = args.direct.id().map(str::to_owned).or_else(|| upstream_in(common, &args.name));
+    with_server(common, only.as_deref(), &args.direct, async |client, settings| {
         let tools = Tools::for_name(client, settings, only.as_deref(), &args.name).await?;
         let tool = tools.find(&args.name)?;
         if args.json {

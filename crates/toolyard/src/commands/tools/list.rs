@@ -3,7 +3,7 @@
 use clap::Args;
 use serde_json::json;
 
-use super::{Tool, Tools, upstream_in, with_client};
+use super::{Direct, Tool, Tools, upstream_in, with_server};
 use crate::cli::Common;
 use crate::failure::{Failure, refused};
 use crate::say;
@@ -19,12 +19,14 @@ pub(crate) struct ListArgs {
     /// Print them as JSON, schemas included.
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    direct: Direct,
 }
 
 pub(super) fn list(common: &Common, args: &ListArgs) -> Result<(), Failure> {
     let only = args.upstream.as_deref().and_then(|name| upstream_in(common, name));
-    let (tools, left_out) = with_client(common, only.as_deref(), async |client, settings| {
-        let tools = Tools::of(client, settings, args.upstream.as_deref()).await?;
+    let (tools, left_out) = with_server(common, only.as_deref(), &args.direct, async |client, settings| {
+        let tools = Tools::of(client, settings, args.direct.id().or(args.upstream.as_deref())).await?;
         let left_out: Vec<_> = tools.all.iter().map(|tool| tool.left_out(&settings.config)).collect();
         Ok((tools, left_out))
     })?;

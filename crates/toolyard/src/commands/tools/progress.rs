@@ -1,21 +1,29 @@
-//! Shows a call while it is under way: the reports of its tool and, on a terminal, the elapsed time.
+//! Shows a call while it is under way: the reports and questions of its tool and, on a terminal, the elapsed time.
 
 use std::io::IsTerminal;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::time::{Instant, interval};
 use toolyard_model::{Ask, AskError, Back, BoxFuture};
 use toolyard_proto::{Notification, Raw};
 
+use super::ask;
 use crate::say;
 
 /// A call that ends before that needs no progress line.
 const PATIENCE: Duration = Duration::from_secs(2);
 const PROGRESS: &str = "notifications/progress";
+const ELICIT: &str = "elicitation/create";
 
 pub(super) struct Progress {
+    /// The tool that is called.
+    name: String,
+    /// Whether the user is asked; only at a terminal.
+    can_ask: bool,
+    /// Whether the user is being asked. One question at a time.
+    asking: Arc<tokio::sync::Mutex<()>>,
     latest: Mutex<Option<String>>,
     kind: Kind,
 }
@@ -30,17 +38,33 @@ enum Kind {
 }
 
 impl Progress {
-    pub(super) fn new(quiet: bool) -> Arc<Self> {
+    pub(super) fn new(name: &str, quiet: bool) -> Arc<Self> {
         let kind = match (quiet, std::io::stderr().is_terminal()) {
             (true, _) => Kind::Silent,
             (false, true) => Kind::Terminal,
             (false, false) => Kind::Lines,
         };
-        Arc::new(Self { latest: Mutex::default(), kind })
+        let can_ask = std::io::stdin().is_terminal();
+        Arc::new(Self {
+            name: name.to_owned(),
+            can_ask,
+            asking: Arc::default(),
+            latest: Mutex::default(),
+            kind,
+        })
+    }
+
+    /// The questions that the user can answer.
+    pub(super) fn capabilities(&self) -> Raw {
+        if self.can_ask {
+            json!({ "elicitation": { "form": {}, "url": {} } }).into()
+        } else {
+            Raw::empty_object()
+        }
     }
 
     /// Waits for a call and shows meanwhile how far it is.
-    pub(super) async fn watch<T>(&self, name: &str, call: impl Future<Output = T>) -> T {
+    pub(super) async fn watch<T>(&self, call: impl Future<Output = T>) -> T {
         let (mut call, started) = (std::pin::pin!(call), Instant::now());
         let mut tick = interval(Duration::from_millis(250));
         loop {
@@ -52,12 +76,16 @@ impl Progress {
                     }
                     return answer;
                 }
-                _ = tick.tick() => self.show(name, started.elapsed()),
+                _ = tick.tick() => self.show(started.elapsed()),
             }
         }
     }
 
-    fn show(&self, name: &str, elapsed: Duration) {
+    fn show(&self, elapsed: Duration) {
+        if self.asking.try_lock().is_err() {
+            return;
+        }
+        let name = &self.name;
         let latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner).clone();
         if self.kind == Kind::Terminal && (latest.is_some() || elapsed >= PATIENCE) {
             let latest = latest.map(|text| format!(" {text},")).unwrap_or_default();
@@ -79,8 +107,22 @@ impl Back for Progress {
         *self.latest.lock().unwrap_or_else(PoisonError::into_inner) = Some(text);
     }
 
-    fn ask(&self, _: Ask) -> BoxFuture<Result<Raw, AskError>> {
-        Box::pin(async { Err(AskError::Unsupported("the command line cannot ask its user".into())) })
+    fn ask(&self, ask: Ask) -> BoxFuture<Result<Raw, AskError>> {
+        if !self.can_ask || ask.method.as_str() != ELICIT {
+            let reason =
+                format!("`{}` can only be answered by a client, not on the command line", ask.method);
+            return Box::pin(async { Err(AskError::Unsupported(reason)) });
+        }
+        let (name, asking, clears) = (self.name.clone(), self.asking.clone(), self.kind == Kind::Terminal);
+        Box::pin(async move {
+            let _asking = asking.lock().await;
+            if clears {
+                say::passing("");
+            }
+            let params: Value = ask.params.and_then(|params| params.read().ok()).unwrap_or_default();
+            let answer = tokio::task::spawn_blocking(move || ask::at_terminal(&name, &params));
+            answer.await.map(Raw::from).map_err(|_| AskError::Gone)
+        })
     }
 }
 
