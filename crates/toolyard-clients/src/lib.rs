@@ -6,6 +6,7 @@ mod read;
 mod adapt;
 pub mod claude_hooks;
 mod plan;
+pub mod registry;
 mod entry;
 mod file;
 mod json;

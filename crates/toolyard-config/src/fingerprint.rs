@@ -32,13 +32,17 @@ pub fn fingerprint(upstream: &UpstreamConfig) -> String {
             parts.add(b"socket");
             parts.add(socket.to_string().as_bytes());
         }
-        Reach::Server(Server { url, headers, sse, spare }) => {
+        Reach::Server(Server { url, headers, sse, spare, identity }) => {
             parts.add(if *sse { b"sse" } else { b"server" });
             parts.add(url.to_string().as_bytes());
             parts.headers(headers);
             if let Some(SpareConfig { headers, cool_down }) = spare {
                 parts.add(format!("spare {cool_down:?}").as_bytes());
                 parts.headers(headers);
+            }
+            if let Some(identity) = identity {
+                parts.add(identity.certificate.as_os_str().as_encoded_bytes());
+                parts.add(identity.key.as_os_str().as_encoded_bytes());
             }
         }
     }

@@ -9,6 +9,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Uri};
 
 use toolyard_guard::Sandbox;
 use toolyard_link::SocketSpec;
+use toolyard_link::http::Identity;
 
 use super::reader::{Field, Reader, Section};
 use super::tree::Value;
@@ -39,6 +40,8 @@ pub struct Server {
     pub sse: bool,
     /// A second credential, used for a time after a refusal because of too many requests.
     pub spare: Option<SpareConfig>,
+    /// The client certificate that is shown to it.
+    pub identity: Option<Identity>,
 }
 
 /// `spare`: the headers of a second credential.
@@ -93,9 +96,16 @@ impl Reach {
         let (command, url) = (section.take("command"), section.take("url"));
         let program = ["args", "env", "env_file", "cwd", "sandbox"].map(|key| section.take(key));
         let headers = section.take("headers");
+        // A hook has none, so there they are unknown keys.
+        let is_hook = section.path.starts_with("hooks");
+        let identity =
+            ["client_cert", "client_key"].map(|key| if is_hook { None } else { section.take(key) });
         match (command, url) {
             (Some(command), None) => {
                 refuse(reader, headers, "url", "a program gets its secrets by `env`");
+                identity.into_iter().for_each(|field| {
+                    refuse(reader, field, "url", "a program gets its secrets by `env`");
+                });
                 Program::read(reader, &command, program).map(Self::Program)
             }
             (None, Some(url)) => {
@@ -110,9 +120,12 @@ impl Reach {
                 match read_socket(reader, &url) {
                     Some(socket) => {
                         refuse(reader, headers, "an http URL", "lines on a socket have no headers");
+                        identity.into_iter().for_each(|field| {
+                            refuse(reader, field, "an https URL", "lines on a socket have no certificates");
+                        });
                         socket.map(Self::Socket)
                     }
-                    None => Server::read(reader, &url, headers).map(Self::Server),
+                    None => Server::read(reader, &url, headers, identity).map(Self::Server),
                 }
             }
             (Some(_), Some(url)) => {
@@ -251,7 +264,13 @@ fn environment(reader: &mut Reader<'_>, field: &Field) -> Vec<(String, String)> 
 }
 
 impl Server {
-    pub(crate) fn read(reader: &mut Reader<'_>, url: &Field, headers: Option<Field>) -> Option<Self> {
+    pub(crate) fn read(
+        reader: &mut Reader<'_>,
+        url: &Field,
+        headers: Option<Field>,
+        identity: [Option<Field>; 2],
+    ) -> Option<Self> {
+        let identity = read_identity(reader, identity);
         let headers = headers.map(|field| header_map(reader, &field)).unwrap_or_default();
         let text = url.expanded(reader)?;
         let uri = text.trim().parse::<Uri>().ok().filter(|uri| {
@@ -271,8 +290,26 @@ impl Server {
             url.error(reader, "must not hold a user name or password", help);
             return None;
         }
-        Some(Self { url: uri, headers, sse: false, spare: None })
+        Some(Self { url: uri, headers, sse: false, spare: None, identity })
     }
+}
+
+/// A certificate without its key is a mistake, and the other way round.
+fn read_identity(reader: &mut Reader<'_>, [certificate, key]: [Option<Field>; 2]) -> Option<Identity> {
+    let (certificate, key) = match (certificate, key) {
+        (Some(certificate), Some(key)) => (certificate, key),
+        (Some(field), None) | (None, Some(field)) => {
+            let help = "give both: `client_cert` and `client_key`, each the path of a file in PEM";
+            field.error(reader, "needs the other file, too", help);
+            return None;
+        }
+        (None, None) => return None,
+    };
+    let mut path = |field: &Field| {
+        let text = field.expanded(reader)?;
+        Some(absolute(&reader.file.folder().join(reader.below_home(text))))
+    };
+    Some(Identity { certificate: path(&certificate)?, key: path(&key)? })
 }
 
 /// The two sockets that newline JSON-RPC is spoken over. The outer `None`: it is something else.

@@ -45,7 +45,7 @@ pub(crate) fn read(field: Field, reader: &mut Reader<'_>) -> Option<TracesConfig
     let sample = section.take("sample").and_then(|field| read_share(reader, &field)).unwrap_or(1.0);
     let service = section.take("service").and_then(|field| field.expanded(reader));
     let is_given = endpoint.is_some();
-    let server = endpoint.and_then(|endpoint| Server::read(reader, &endpoint, headers));
+    let server = endpoint.and_then(|endpoint| Server::read(reader, &endpoint, headers, [None, None]));
     section.finish(reader);
     if !is_given {
         place.error(reader, "`endpoint` is missing", "write endpoint = \"http://127.0.0.1:4318\"");

@@ -23,6 +23,7 @@ pub use params::param_headers;
 pub use snapshot::Snapshot;
 pub(crate) use snapshot::Views;
 pub(crate) use store::Store;
+pub use store::stored_tools;
 pub(crate) use view::ViewCatalog;
 
 use std::sync::{Arc, OnceLock};

@@ -23,10 +23,11 @@ pub use authorize::{Authorize, Unauthorized};
 pub use client::HttpLink;
 pub use connector::{Dial, Duplex};
 pub use legacy::LegacyLink;
-pub use once::post_once;
+pub use once::{post_once, send_once};
 pub use spare::Spare;
 use std::fmt;
 use std::sync::Arc;
+pub use toolyard_dial::Identity;
 
 use http::{HeaderMap, Uri};
 
@@ -41,12 +42,14 @@ pub struct HttpSpec {
     pub spare: Option<Arc<Spare>>,
     /// Opens the connections, where the address in `url` is not simply dialled.
     pub dial: Option<Arc<dyn Dial>>,
+    /// The client certificate that is shown to the server.
+    pub identity: Option<Identity>,
 }
 
 impl HttpSpec {
     /// Without credentials other than those in `headers`.
     pub fn new(url: Uri, headers: HeaderMap) -> Self {
-        Self { url, headers, authorize: None, spare: None, dial: None }
+        Self { url, headers, authorize: None, spare: None, dial: None, identity: None }
     }
 }
 

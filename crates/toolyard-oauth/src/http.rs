@@ -8,11 +8,12 @@ use bytes::Bytes;
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Uri};
 use http_body_util::{BodyExt, Full, Limited};
-use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_rustls::HttpsConnector;
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use serde_json::Value;
+use toolyard_dial::Dialer;
 use toolyard_proto::Reason;
 
 use crate::error::Error;
@@ -23,7 +24,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 const LARGEST: usize = 1024 * 1024;
 
 type Plain = Client<HttpConnector, Full<Bytes>>;
-type Tls = Client<HttpsConnector<HttpConnector>, Full<Bytes>>;
+type Tls = Client<HttpsConnector<Dialer>, Full<Bytes>>;
 
 /// Sends the requests of OAuth. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -119,7 +120,7 @@ impl Http {
         if let Some(ready) = self.tls.get() {
             return Ok(ready);
         }
-        let connector = HttpsConnectorBuilder::new().with_native_roots()?.https_only().enable_http1().build();
+        let connector = toolyard_dial::https(None)?;
         Ok(self.tls.get_or_init(|| Client::builder(TokioExecutor::new()).build(connector)))
     }
 }

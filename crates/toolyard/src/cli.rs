@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap_complete::ArgValueCandidates;
 use toolyard_config::LogConfig;
 use toolyard_config::{DEFAULT_ADDRESS, parse_address};
 use toolyard_config::{LogFormat, LogLevel};
@@ -99,10 +100,10 @@ pub(crate) struct ServeArgs {
 #[derive(Debug, Args)]
 pub(crate) struct StdioArgs {
     /// Only what this profile allows.
-    #[arg(long, value_name = "NAME", conflicts_with_all = ["upstream", "hub", "lean"])]
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["upstream", "hub", "lean"], add = ArgValueCandidates::new(commands::profiles))]
     pub(crate) profile: Option<String>,
     /// Only this upstream, under its own names.
-    #[arg(long, value_name = "ID", conflicts_with_all = ["hub", "lean"])]
+    #[arg(long, value_name = "ID", conflicts_with_all = ["hub", "lean"], add = ArgValueCandidates::new(commands::servers))]
     pub(crate) upstream: Option<String>,
     /// The hub: instances that are found, connected to and called by handle.
     #[arg(long, conflicts_with = "lean")]

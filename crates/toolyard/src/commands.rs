@@ -12,6 +12,8 @@ mod join;
 mod uninstall;
 mod trust;
 mod pack;
+mod openapi;
+mod described;
 mod run;
 mod doctor;
 mod explain;
@@ -38,6 +40,7 @@ use crate::cli::Common;
 use crate::failure::Failure;
 
 pub(crate) use add::{Drafted, draft_server};
+pub(crate) use completions::{answer_shell, profiles, servers};
 pub(crate) use live::{answers, running};
 
 #[derive(Debug, Subcommand)]
@@ -95,6 +98,8 @@ pub(crate) enum Command {
     Trust(trust::TrustArgs),
     /// Serve one pack alone, on stdio or at the addresses of its flags.
     Pack(pack::PackArgs),
+    /// Serve the operations of an OpenAPI description as tools, on stdio.
+    Openapi(openapi::OpenapiArgs),
     /// Run a script of the project in this folder, or list its scripts.
     Run(run::RunArgs),
     /// Find problems and report how to fix them.
@@ -144,6 +149,7 @@ pub(crate) fn run(common: &Common, command: Command) -> Result<(), Failure> {
         Command::Uninstall(args) => uninstall::uninstall(&args),
         Command::Trust(args) => trust::trust(common, &args),
         Command::Pack(args) => pack::pack(common, args),
+        Command::Openapi(args) => openapi::openapi(&args),
         Command::Run(args) => run::run(common, &args),
         Command::Doctor(args) => doctor::doctor(common, &args),
         Command::Explain(args) => explain::explain(common, &args),
@@ -153,9 +159,6 @@ pub(crate) fn run(common: &Common, command: Command) -> Result<(), Failure> {
         Command::Audit(args) => audit::audit(common, &args),
         Command::Ui(args) => ui::ui(common, &args),
         Command::Schema => schema::schema(),
-        Command::Completions(args) => {
-            completions::completions(&args);
-            Ok(())
-        }
+        Command::Completions(args) => completions::completions(&args),
     }
 }

@@ -330,8 +330,9 @@ fn target(reach: &Reach, context: &ConnectContext, auth: Option<Arc<UpstreamAuth
             }),
             stderr: StderrLog::default(),
         }),
-        Reach::Server(Server { url, headers, sse, spare }) => {
+        Reach::Server(Server { url, headers, sse, spare, identity }) => {
             let mut spec = HttpSpec::new(url.clone(), headers.clone());
+            spec.identity.clone_from(identity);
             spec.authorize = auth.map(|auth| auth as Arc<dyn Authorize>);
             let spare = spare.as_ref().map(|spare| Spare::new(spare.headers.clone(), spare.cool_down));
             spec.spare = spare.map(Arc::new);

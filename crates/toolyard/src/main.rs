@@ -36,6 +36,9 @@ fn main() -> ExitCode {
     if let Some(code) = toolyard_guard::run(std::env::args_os()) {
         return code;
     }
+    if commands::answer_shell() {
+        return ExitCode::SUCCESS;
+    }
     let parsed = cli::parse();
     let mut cli = parsed.unwrap_or_else(|error| cli::explained(error, std::env::args_os()).exit());
     cli.common.config = cli.common.config.take().or_else(toolyard_config::of_the_proxy);

@@ -9,10 +9,12 @@ mod windows;
 #[cfg(all(unix, feature = "cluster"))]
 pub(crate) use unix::host_name;
 #[cfg(unix)]
-pub(crate) use unix::{allow_many_files, leave_session, open_page, report_to_service_manager, without_echo};
+pub(crate) use unix::{
+    allow_many_files, end_process, leave_session, open_page, report_to_service_manager, without_echo,
+};
 #[cfg(all(windows, feature = "cluster"))]
 pub(crate) use windows::host_name;
 #[cfg(windows)]
 pub(crate) use windows::{
-    allow_many_files, leave_session, open_page, report_to_service_manager, without_echo,
+    allow_many_files, end_process, leave_session, open_page, report_to_service_manager, without_echo,
 };

@@ -10,10 +10,10 @@ use futures_util::future::BoxFuture;
 use futures_util::stream::BoxStream;
 use http::header::{ACCEPT, CONTENT_TYPE, RETRY_AFTER, USER_AGENT};
 use http_body_util::{BodyExt as _, Full};
-use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_rustls::HttpsConnector;
 use hyper_util::client::legacy::Client;
-use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
+use toolyard_dial::Dialer;
 
 use crate::config::Secret;
 use crate::trouble::Trouble;
@@ -39,19 +39,15 @@ pub(crate) trait Wire: Send + Sync + 'static {
 #[derive(Default)]
 pub(crate) struct Network(OnceLock<Connections>);
 
-type Connections = Client<HttpsConnector<HttpConnector>, Full<Bytes>>;
+type Connections = Client<HttpsConnector<Dialer>, Full<Bytes>>;
 
 impl Network {
     fn connections(&self) -> Result<&Connections, Trouble> {
         if let Some(connections) = self.0.get() {
             return Ok(connections);
         }
-        let connector = HttpsConnectorBuilder::new()
-            .with_native_roots()
-            .map_err(|error| Trouble::Unreachable(format!("the certificates of this system: {error}")))?
-            .https_or_http()
-            .enable_http1()
-            .build();
+        let connector = toolyard_dial::https_or_http()
+            .map_err(|error| Trouble::Unreachable(format!("the certificates of this system: {error}")))?;
         Ok(self.0.get_or_init(|| Client::builder(TokioExecutor::new()).build(connector)))
     }
 }

@@ -31,7 +31,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         package: "toolyard-link",
-        ours: &["toolyard-guard", "toolyard-proto", "toolyard-model"],
+        ours: &["toolyard-dial", "toolyard-guard", "toolyard-proto", "toolyard-model"],
         never_named: FOR_THE_PROGRAM,
         never_linked: &["async-nats"],
     },
@@ -80,6 +80,18 @@ const RULES: &[Rule] = &[
             "toolyard-core",
             "toolyard-hooks",
         ],
+        never_named: FOR_THE_PROGRAM,
+        never_linked: &["async-nats", "clap"],
+    },
+    Rule {
+        package: "toolyard-dial",
+        ours: &[],
+        never_named: FOR_THE_PROGRAM,
+        never_linked: &["async-nats", "clap"],
+    },
+    Rule {
+        package: "toolyard-openapi",
+        ours: &["toolyard-proto", "toolyard-model", "toolyard-link"],
         never_named: FOR_THE_PROGRAM,
         never_linked: &["async-nats", "clap"],
     },
@@ -134,7 +146,14 @@ const RULES: &[Rule] = &[
     },
     Rule {
         package: "toolyard-oauth",
-        ours: &["toolyard-proto", "toolyard-model", "toolyard-link", "toolyard-serve", "toolyard-secrets"],
+        ours: &[
+            "toolyard-dial",
+            "toolyard-proto",
+            "toolyard-model",
+            "toolyard-link",
+            "toolyard-serve",
+            "toolyard-secrets",
+        ],
         never_named: FOR_THE_PROGRAM,
         never_linked: &["async-nats", "clap"],
     },
@@ -201,7 +220,14 @@ const RULES: &[Rule] = &[
 /// Tools we ship are written with nothing but the SDK.
 const PACK: Rule = Rule {
     package: "packs/*",
-    ours: &["toolyard-tool", "toolyard-jail", "toolyard-limits", "toolyard-lsp", "toolyard-rank"],
+    ours: &[
+        "toolyard-dial",
+        "toolyard-tool",
+        "toolyard-jail",
+        "toolyard-limits",
+        "toolyard-lsp",
+        "toolyard-rank",
+    ],
     never_named: FOR_THE_PROGRAM,
     never_linked: &[],
 };

@@ -126,6 +126,13 @@ impl Store {
     }
 }
 
+/// The tools that were stored for an upstream when it was last connected, whatever its definition was.
+pub fn stored_tools(state_dir: &Path, id: &UpstreamId) -> Vec<Raw> {
+    let path = state_dir.join("definitions").join(format!("{}.json", id.fold()));
+    let stored = fs::read(path).ok().and_then(|text| serde_json::from_slice::<Stored>(&text).ok());
+    stored.filter(|stored| stored.format == FORMAT).map(|stored| stored.tools).unwrap_or_default()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,5 +1,5 @@
 //! How connections to HTTP upstreams are opened: plain or TLS, depending on the URL. The system's certificates
-//! are read once, and only when some upstream needs them.
+//! are read once, and only when some upstream needs them, except for upstreams with a client certificate.
 
 use std::fmt;
 use std::future::poll_fn;
@@ -12,11 +12,12 @@ use std::time::Duration;
 use http::Uri;
 use http::uri::Scheme;
 use hyper::rt::{Read, ReadBufCursor, Write};
-use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder, MaybeHttpsStream};
+use hyper_rustls::{HttpsConnector, MaybeHttpsStream};
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
+use toolyard_dial::{Dialer, Identity, tcp};
 use toolyard_model::BoxFuture;
 use tower_service::Service;
 
@@ -101,7 +102,7 @@ pub(crate) struct Connector {
 #[derive(Clone)]
 enum Way {
     Plain(HttpConnector),
-    Tls(HttpsConnector<HttpConnector>),
+    Tls(HttpsConnector<Dialer>),
     Own(Arc<dyn Dial>),
 }
 
@@ -127,8 +128,12 @@ impl Connector {
         Self { way: Way::Own(dial), limit }
     }
 
-    pub(crate) fn new(url: &Uri, limit: Duration) -> io::Result<Self> {
-        let way = if url.scheme() == Some(&Scheme::HTTPS) { Way::Tls(tls()?) } else { Way::Plain(tcp()) };
+    pub(crate) fn new(url: &Uri, identity: Option<&Identity>, limit: Duration) -> io::Result<Self> {
+        let way = match (url.scheme() == Some(&Scheme::HTTPS), identity) {
+            (true, Some(identity)) => Way::Tls(toolyard_dial::https(Some(identity))?),
+            (true, None) => Way::Tls(tls()?),
+            (false, _) => Way::Plain(tcp()),
+        };
         Ok(Self { way, limit })
     }
 
@@ -139,19 +144,11 @@ impl Connector {
     }
 }
 
-fn tcp() -> HttpConnector {
-    let mut tcp = HttpConnector::new();
-    tcp.set_nodelay(true);
-    tcp.enforce_http(false);
-    tcp.set_keepalive(Some(Duration::from_mins(1)));
-    tcp
-}
-
-fn tls() -> io::Result<HttpsConnector<HttpConnector>> {
-    static READY: OnceLock<HttpsConnector<HttpConnector>> = OnceLock::new();
+fn tls() -> io::Result<HttpsConnector<Dialer>> {
+    static READY: OnceLock<HttpsConnector<Dialer>> = OnceLock::new();
     if let Some(ready) = READY.get() {
         return Ok(ready.clone());
     }
-    let builder = HttpsConnectorBuilder::new().with_native_roots()?;
-    Ok(READY.get_or_init(|| builder.https_only().enable_http1().wrap_connector(tcp())).clone())
+    let connector = toolyard_dial::https(None)?;
+    Ok(READY.get_or_init(|| connector).clone())
 }

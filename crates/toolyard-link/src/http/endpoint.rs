@@ -60,9 +60,14 @@ impl Endpoint {
         }
         let connector = match spec.dial.clone() {
             Some(dial) => Ok(Connector::own(dial, limit)),
-            None => Connector::new(&spec.url, limit),
+            None => Connector::new(&spec.url, spec.identity.as_ref(), limit),
         };
         let connector = connector.map_err(|error| {
+            if spec.identity.is_some() {
+                return Reason::new("no connection can be made").because(error.to_string()).with_hint(
+                    "check `client_cert` and `client_key`, two files in PEM, and the system's CA certificates",
+                );
+            }
             Reason::new("the system's certificates cannot be read")
                 .because(error.to_string())
                 .with_hint("install the system's CA certificates, or point SSL_CERT_FILE at a file of them")

@@ -1,11 +1,14 @@
 //! `toolyard add`: puts a server into the config.
 
+use std::path::Path;
+
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 use toolyard_config::definition::{Definition, Shown};
 use toolyard_config::{Problem, command_words};
 use toolyard_proto::name::UpstreamId;
 
+use super::described::{self, Described};
 use super::edit::{Draft, Where};
 use crate::cli::Common;
 use crate::failure::{Failure, refused};
@@ -17,13 +20,17 @@ Examples:
   toolyard add files -- npx -y @modelcontextprotocol/server-filesystem /srv
   toolyard add github -e GITHUB_TOKEN='${GITHUB_TOKEN}' -- docker run -i --rm ghcr.io/github/github-mcp-server
   toolyard add --transport http wiki https://wiki.example/mcp --header 'Authorization: Bearer ${WIKI_TOKEN}'
+  toolyard add weather ./server.json
+  toolyard add shop ./openapi.yaml --header 'Authorization: Bearer ${SHOP_TOKEN}'
 
 Single quotes keep ${VAR} out of the shell's hands: it is expanded when the gateway starts, and no secret
 gets into the file.")]
 pub(crate) struct AddArgs {
     /// The name of the server: letters, digits, `_` and `-`, starting with a letter.
     name: String,
-    /// The address of a server that is already running.
+    /// The address of a server; or a file: a `server.json` of the MCP registry, or an OpenAPI description, whose
+    /// operations become tools.
+    #[arg(value_name = "URL|FILE")]
     url: Option<String>,
     /// The transport [default: stdio for a program, http for a URL].
     #[arg(short, long, value_enum)]
@@ -37,6 +44,9 @@ pub(crate) struct AddArgs {
     /// The working directory of the program [default: the folder of the config].
     #[arg(long, value_name = "DIR")]
     cwd: Option<String>,
+    /// The address of the service that an OpenAPI description is about [default: its first server].
+    #[arg(long, value_name = "URL")]
+    base_url: Option<String>,
     #[command(flatten)]
     place: Where,
     /// Print the result as JSON.
@@ -67,7 +77,7 @@ struct AddReport<'a> {
 }
 
 pub(super) fn add(common: &Common, args: &AddArgs) -> Result<(), Failure> {
-    let Added { id, definition, draft, is_same, remarks } = draft(common, args)?;
+    let Added { id, definition, draft, is_same, remarks, notes } = draft(common, args)?;
     if !is_same {
         draft.save()?;
     }
@@ -80,6 +90,7 @@ pub(super) fn add(common: &Common, args: &AddArgs) -> Result<(), Failure> {
         (if is_same { "is there already, unchanged, in" } else { "added to" }, draft.path.display());
     say::result(format_args!("{id} {verb} {file}: {}", definition.how()));
     remarks.iter().for_each(say::line);
+    notes.iter().for_each(|note| say::line(format_args!("note: {note}")));
     if draft.needs_trust(&args.place) {
         say::line(
             "note: toolyard.toml is not used until you trust it\n  help: look at it, then run `toolyard trust`",
@@ -96,11 +107,13 @@ struct Added {
     /// The same server is there already.
     is_same: bool,
     remarks: Vec<Problem>,
+    /// What is worth knowing about a server that a file describes.
+    notes: Vec<String>,
 }
 
 fn draft(common: &Common, args: &AddArgs) -> Result<Added, Failure> {
     let id = id(&args.name)?;
-    let definition = definition(args)?;
+    let Described { definition, notes } = described(args)?;
     let mut draft = Draft::open(common, &args.place)?;
     let there = draft.upstreams().into_iter().find(|there| there.id.eq_ignore_ascii_case(id.as_str()));
     let is_same = there.as_ref().is_some_and(|there| there.definition == definition);
@@ -115,7 +128,7 @@ fn draft(common: &Common, args: &AddArgs) -> Result<Added, Failure> {
         draft.insert(id.as_str(), &definition);
         remarks = accept(draft.new_problems())?;
     }
-    Ok(Added { id, definition, draft, is_same, remarks })
+    Ok(Added { id, definition, draft, is_same, remarks, notes })
 }
 
 /// What adding a server changes, for the dashboard.
@@ -144,6 +157,7 @@ pub(crate) fn draft_server(
         env,
         header,
         cwd: None,
+        base_url: None,
         place: Where { project: false },
         json: false,
         command: if is_url { Vec::new() } else { command_words(target).map_err(Failure::Usage)? },
@@ -169,6 +183,20 @@ fn accept(problems: Vec<Problem>) -> Result<Vec<Problem>, Failure> {
         return Err(Failure::Config(problems.collect()));
     }
     Ok(problems)
+}
+
+/// What to add: what a file describes, or what the command line says.
+fn described(args: &AddArgs) -> Result<Described, Failure> {
+    let file = args.url.as_deref().filter(|target| !target.contains("://") && Path::new(target).is_file());
+    let Some(file) = file.filter(|_| args.command.is_empty()) else {
+        if args.base_url.is_some() {
+            return Err(Failure::Usage("--base-url goes with an OpenAPI description".to_owned()));
+        }
+        return Ok(Described { definition: definition(args)?, notes: Vec::new() });
+    };
+    let env = args.env.iter().map(|text| variable(text)).collect();
+    let headers = args.header.iter().map(|text| header(text)).collect::<Result<_, _>>()?;
+    described::read(Path::new(file), args.base_url.as_deref(), env, headers)
 }
 
 fn definition(args: &AddArgs) -> Result<Definition, Failure> {

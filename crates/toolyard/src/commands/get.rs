@@ -1,6 +1,7 @@
 //! `toolyard get`: shows one server of the config and its status.
 
 use clap::Args;
+use clap_complete::ArgValueCandidates;
 use toolyard_config::definition::written;
 use toolyard_config::secret;
 
@@ -8,12 +9,14 @@ use super::list::{Asked, ListedServer, Other, ask, is_disabled, others, print_re
 use super::live::UpstreamState;
 use super::remove::known;
 use crate::cli::Common;
+use crate::commands::completions;
 use crate::failure::{Failure, refused};
 use crate::{say, settings};
 
 #[derive(Debug, Args)]
 pub(crate) struct GetArgs {
     /// The name of the server.
+    #[arg(add = ArgValueCandidates::new(completions::servers))]
     name: String,
     /// Print it as JSON.
     #[arg(long)]

@@ -17,6 +17,7 @@ use crate::cli::{Common, StdioArgs, one_of};
 use crate::failure::{Failure, refused};
 use crate::{packs, say, settings};
 
+pub(super) use entry::own_program;
 pub(super) use notes::in_folder;
 pub(super) use report::{Action, Outcome, Step};
 

@@ -5,6 +5,7 @@ use std::io::IsTerminal;
 
 use anyhow::{Context, Result};
 use clap::Args;
+use clap_complete::ArgValueCandidates;
 use tokio::io::AsyncBufReadExt;
 use toolyard_config::Config;
 use toolyard_oauth::client::{Callback, Challenge, DeviceSignIn, Keeper, Redirect, SignIn, challenge};
@@ -13,6 +14,7 @@ use super::live;
 use super::manage;
 use super::remove::known;
 use crate::cli::Common;
+use crate::commands::completions;
 use crate::failure::{Failure, refused};
 use crate::sign_ins::{SignInContext, target};
 use crate::{say, settings, system};
@@ -20,6 +22,7 @@ use crate::{say, settings, system};
 #[derive(Debug, Args)]
 pub(crate) struct LoginArgs {
     /// The server, or the account in `[logins.NAME]`.
+    #[arg(add = ArgValueCandidates::new(completions::servers))]
     name: String,
     /// Do not open a browser: print the address, and accept the address that the browser was sent to.
     #[arg(long)]
@@ -35,6 +38,7 @@ pub(crate) struct LoginArgs {
 #[derive(Debug, Args)]
 pub(crate) struct LogoutArgs {
     /// The server, or the account in `[logins.NAME]`.
+    #[arg(add = ArgValueCandidates::new(completions::servers))]
     name: String,
 }
 

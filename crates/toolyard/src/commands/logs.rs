@@ -4,6 +4,7 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::Args;
+use clap_complete::ArgValueCandidates;
 use serde_json::Value;
 use toolyard_config::parse_duration;
 use toolyard_config::state_dir::Running;
@@ -12,6 +13,7 @@ use toolyard_proto::calendar;
 use super::live;
 use super::manage::{self, Address};
 use crate::cli::Common;
+use crate::commands::completions;
 use crate::failure::{Failure, refused};
 use crate::say;
 use crate::stop::Stop;
@@ -31,6 +33,7 @@ The gateway keeps the last 1,000 lines of each server and the last 256 calls. `[
 every call: see `toolyard audit`.")]
 pub(crate) struct LogsArgs {
     /// Only of this server [default: all].
+    #[arg(add = ArgValueCandidates::new(completions::servers))]
     name: Option<String>,
     /// Print new entries as they arrive, until Ctrl-C.
     #[arg(short, long)]

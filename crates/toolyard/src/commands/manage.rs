@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
 use clap::Args;
+use clap_complete::ArgValueCandidates;
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
 use serde_json::Value;
@@ -16,6 +17,7 @@ use toolyard_model::local;
 
 use super::live;
 use crate::cli::Common;
+use crate::commands::completions;
 use crate::failure::{Failure, refused};
 use crate::{say, settings};
 
@@ -27,6 +29,7 @@ const LARGEST: u64 = 16 * 1024 * 1024;
 #[derive(Debug, Args)]
 pub(crate) struct NameArgs {
     /// The server or pack.
+    #[arg(add = ArgValueCandidates::new(completions::servers))]
     name: String,
 }
 

@@ -1,18 +1,21 @@
 //! `toolyard remove`: removes a server from the config.
 
 use clap::Args;
+use clap_complete::ArgValueCandidates;
 use serde_json::json;
 use toolyard_config::definition::written;
 use toolyard_config::{self as config, Problem, nearest};
 
 use super::edit::{Draft, Where};
 use crate::cli::Common;
+use crate::commands::completions;
 use crate::failure::{Failure, refused};
 use crate::{say, settings};
 
 #[derive(Debug, Args)]
 pub(crate) struct RemoveArgs {
     /// The name of the server.
+    #[arg(add = ArgValueCandidates::new(completions::servers))]
     name: String,
     #[command(flatten)]
     place: Where,

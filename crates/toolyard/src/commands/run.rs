@@ -2,6 +2,12 @@
 //! that nothing that it has started stays when it ends or this program is killed. Agents do the same with the pack
 //! `scripts`.
 
+mod running;
+
+use std::fs::{File, OpenOptions};
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
 use clap::Args;
 use serde_json::{Map, Value, json};
 use toolyard_config::{Config, PackConfig};
@@ -28,7 +34,10 @@ Examples:
   toolyard run
   toolyard run dev
   toolyard run dev --level warn
+  toolyard run dev --log dev.log
   toolyard run -- python3 -m http.server
+  toolyard run --status
+  toolyard run --stop dev
 
 Ctrl-C stops the script with everything that it has started. The exit code is that of the script. To let agents run
 scripts, add [packs.scripts] with the `root` of the project to the config, and trust the project.")]
@@ -36,6 +45,15 @@ pub(crate) struct RunArgs {
     /// The script, such as `npm:dev`, or `dev` if only one script has this name; without it, the scripts are listed.
     #[arg(conflicts_with = "command")]
     script: Option<String>,
+    /// List what runs, in every folder, instead.
+    #[arg(long, conflicts_with_all = ["script", "command", "stop", "level", "matching", "log"])]
+    status: bool,
+    /// Stop a script that another `toolyard run` has started in this folder.
+    #[arg(long, value_name = "SCRIPT", conflicts_with_all = ["script", "command", "level", "matching", "log"])]
+    stop: Option<String>,
+    /// Append the lines that are printed to this file, too.
+    #[arg(long, value_name = "FILE")]
+    log: Option<PathBuf>,
     /// Print only lines of this level and above.
     #[arg(long, value_parser = ["debug", "info", "warn", "error"])]
     level: Option<String>,
@@ -55,17 +73,23 @@ pub(super) fn run(common: &Common, args: &RunArgs) -> Result<(), Failure> {
         let why = packs::not_here(PACK).unwrap_or_default();
         return Err(refused("scripts cannot be run here", why));
     }
+    if args.status {
+        return running::status(args.json);
+    }
     let root = std::env::current_dir()?;
+    if let Some(name) = &args.stop {
+        return running::stop(name, &root);
+    }
     let settings =
         Settings { found: settings::find(common), config: config(args, &root), remarks: Vec::new() };
     live::block_on(async {
         let mut stop = Stop::new()?;
         // A user who runs a script by its name trusts it; an agent needs `toolyard trust`.
-        let client = Client::of_own_trusting(common, &settings, root);
+        let client = Client::of_own_trusting(common, &settings, root.clone());
         let outcome = match args.script.as_deref().or((!args.command.is_empty()).then_some(COMMAND)) {
             None => list(&client, args.json).await,
             Some(script) => tokio::select! {
-                outcome = follow(&client, script, args) => outcome,
+                outcome = follow(&client, script, args, &root) => outcome,
                 _ = stop.signal() => Err(Failure::AlreadyReported(INTERRUPTED)),
             },
         };
@@ -102,8 +126,10 @@ async fn list(client: &Client, json: bool) -> Result<(), Failure> {
 }
 
 /// Starts a script and prints its lines until it has ended.
-async fn follow(client: &Client, script: &str, args: &RunArgs) -> Result<(), Failure> {
+async fn follow(client: &Client, script: &str, args: &RunArgs, root: &Path) -> Result<(), Failure> {
+    let mut log = opened(args)?;
     let started = call(client, "run", json!({ "script": script })).await?;
+    let _entry = running::Entry::new(&started, root, args.log.as_deref());
     let mut after = json!(0);
     loop {
         let mut wanted = json!({ "script": started["id"], "after": after, "limit": 1000, "wait": 30 });
@@ -122,6 +148,9 @@ async fn follow(client: &Client, script: &str, args: &RunArgs) -> Result<(), Fai
             } else {
                 line["text"].as_str().unwrap_or_default().to_owned()
             };
+            if let Some(log) = &mut log {
+                writeln!(log, "{text}").map_err(|error| unwritable(args, &error))?;
+            }
             say::result(text);
         }
         after = read["last"].clone();
@@ -129,6 +158,18 @@ async fn follow(client: &Client, script: &str, args: &RunArgs) -> Result<(), Fai
             return exit(&read["exit_code"]);
         }
     }
+}
+
+/// The file of `--log`, at its end.
+fn opened(args: &RunArgs) -> Result<Option<File>, Failure> {
+    let Some(path) = &args.log else { return Ok(None) };
+    let file = OpenOptions::new().create(true).append(true).open(path);
+    file.map(Some).map_err(|error| unwritable(args, &error))
+}
+
+fn unwritable(args: &RunArgs, error: &std::io::Error) -> Failure {
+    let path = args.log.as_deref().unwrap_or(Path::new("")).display();
+    refused(format!("cannot write the log {path}: {error}"), "name another file with --log")
 }
 
 fn exit(code: &Value) -> Result<(), Failure> {

@@ -23,6 +23,12 @@ pub(crate) fn allow_many_files() {
     }
 }
 
+/// Asks a process of this user to end.
+pub(crate) fn end_process(pid: u32) -> io::Result<()> {
+    let pid = i32::try_from(pid).map_err(|_| io::Error::from(io::ErrorKind::NotFound))?;
+    Ok(nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), nix::sys::signal::SIGTERM)?)
+}
+
 /// Reads from the terminal on stdin while it does not show what is typed.
 pub(crate) fn without_echo<T>(read: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
     let before = tcgetattr(io::stdin())?;

@@ -27,3 +27,11 @@ pub(crate) fn open_page(url: &str) -> bool {
 pub(crate) fn host_name() -> Option<String> {
     std::env::var("COMPUTERNAME").ok().filter(|name| !name.is_empty())
 }
+
+/// Windows has no signal that asks a process of another console to end.
+pub(crate) fn end_process(pid: u32) -> io::Result<()> {
+    Err(io::Error::new(
+        io::ErrorKind::Unsupported,
+        format!("end the process {pid} with Ctrl-C in its window"),
+    ))
+}

@@ -65,8 +65,11 @@ fn a_server_at_an_address_is_answered_on_the_terminal() {
 
 #[test]
 fn a_gateway_that_runs_passes_the_question_on() {
-    let gateway =
-        Gateway::before(&[("fix", Reach::Child([fixture().as_str(), "--stdio"].map(str::to_owned).to_vec()), "")]);
+    let gateway = Gateway::before(&[(
+        "fix",
+        Reach::Child([fixture().as_str(), "--stdio"].map(str::to_owned).to_vec()),
+        "",
+    )]);
     let (config, state) = (gateway.home().join("config.toml"), gateway.home().join("state"));
     let (config, state) = (config.to_str().unwrap(), state.to_str().unwrap());
     let words = ["fix:test_waiting_elicitation", "--config", config, "--state-dir", state];

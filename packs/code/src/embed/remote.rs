@@ -6,11 +6,11 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::header::{AUTHORIZATION, CONTENT_TYPE, HeaderName, USER_AGENT};
 use http_body_util::{BodyExt as _, Full, Limited};
-use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_rustls::HttpsConnector;
 use hyper_util::client::legacy::Client;
-use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use serde_json::{Value, json};
+use toolyard_dial::Dialer;
 use toolyard_tool::ToolError;
 
 use super::{Passage, normalize};
@@ -36,7 +36,7 @@ pub(crate) struct Remote {
     client: OnceLock<Connections>,
 }
 
-type Connections = Client<HttpsConnector<HttpConnector>, Full<Bytes>>;
+type Connections = Client<HttpsConnector<Dialer>, Full<Bytes>>;
 
 /// Whether a text is a question or what is searched: some models want to know.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -162,12 +162,8 @@ impl Remote {
         if let Some(client) = self.client.get() {
             return Ok(client);
         }
-        let connector = HttpsConnectorBuilder::new()
-            .with_native_roots()
-            .map_err(|error| self.failed(&format!("the certificates of this system: {error}")))?
-            .https_or_http()
-            .enable_http1()
-            .build();
+        let connector = toolyard_dial::https_or_http()
+            .map_err(|error| self.failed(&format!("the certificates of this system: {error}")))?;
         Ok(self.client.get_or_init(|| Client::builder(TokioExecutor::new()).build(connector)))
     }
 

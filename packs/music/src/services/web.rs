@@ -10,16 +10,16 @@ use data_encoding::HEXUPPER;
 use http::header::{ACCEPT, CONTENT_TYPE, LOCATION, RETRY_AFTER, USER_AGENT};
 use http::{HeaderMap, Method, Request, StatusCode, Uri};
 use http_body_util::{BodyExt as _, Full, Limited};
-use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_rustls::HttpsConnector;
 use hyper_util::client::legacy::Client;
-use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
+use toolyard_dial::Dialer;
 use toolyard_tool::ToolError;
 
 const LIMIT: Duration = Duration::from_secs(30);
 const MOST_REDIRECTS: usize = 10;
 
-type Connection = Client<HttpsConnector<HttpConnector>, Full<Bytes>>;
+type Connection = Client<HttpsConnector<Dialer>, Full<Bytes>>;
 
 #[derive(Clone)]
 pub(crate) struct Web {
@@ -121,8 +121,7 @@ impl Web {
         if let Some(client) = self.client.get() {
             return Ok(client);
         }
-        let connector =
-            HttpsConnectorBuilder::new().with_native_roots()?.https_or_http().enable_http1().build();
+        let connector = toolyard_dial::https_or_http()?;
         Ok(self.client.get_or_init(|| Client::builder(TokioExecutor::new()).build(connector)))
     }
 }

@@ -54,7 +54,7 @@ fn without_xdg(name: &str) -> Option<String> {
 }
 
 /// This program, as a config names it.
-pub(super) fn own_program() -> Result<String, Failure> {
+pub(in crate::commands) fn own_program() -> Result<String, Failure> {
     text(&program()?)
 }
 

@@ -5,6 +5,7 @@ use std::io::Read;
 use std::path::PathBuf;
 
 use clap::Args;
+use clap_complete::ArgValueCandidates;
 use serde_json::{Value, json};
 use toolyard_core::catalog::param_headers;
 use toolyard_model::{Ask, Back as _, Peer, View};
@@ -13,6 +14,7 @@ use toolyard_proto::{Method, Raw};
 use super::progress::Progress;
 use super::{Direct, Tool, Tools, arguments, failed, saved, show, upstream_in, with_server};
 use crate::cli::Common;
+use crate::commands::completions;
 use crate::commands::live::Client;
 use crate::failure::{Failure, refused};
 use crate::say;
@@ -30,8 +32,10 @@ Examples:
 If the tool asks for something, it is asked on the terminal. Ctrl-C cancels the call. The exit code is 1 where the tool answers that it failed.")]
 pub(crate) struct CallArgs {
     /// `upstream:tool`, the name that clients see, or the tool's own name if only one server has it.
+    #[arg(add = ArgValueCandidates::new(completions::tools))]
     name: String,
     /// name=text, or name:=json.
+    #[arg(add = ArgValueCandidates::new(completions::parameters))]
     arguments: Vec<String>,
     /// All arguments as one JSON object; `-` reads it from stdin.
     #[arg(long, value_name = "JSON")]

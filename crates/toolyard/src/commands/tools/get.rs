@@ -1,16 +1,19 @@
 //! `toolyard tools get`: shows the description and the arguments of a tool.
 
 use clap::Args;
+use clap_complete::ArgValueCandidates;
 use serde_json::{Value, json};
 
 use super::{Direct, Tool, Tools, schema, upstream_in, with_server};
 use crate::cli::Common;
+use crate::commands::completions;
 use crate::failure::Failure;
 use crate::say;
 
 #[derive(Debug, Args)]
 pub(crate) struct GetArgs {
     /// `upstream:tool`, the name that clients see, or the tool's own name if only one server has it.
+    #[arg(add = ArgValueCandidates::new(completions::tools))]
     name: String,
     /// Print its definition as JSON, as its server gives it.
     #[arg(long)]

@@ -1,10 +1,12 @@
 //! `toolyard tools list`.
 
 use clap::Args;
+use clap_complete::ArgValueCandidates;
 use serde_json::json;
 
 use super::{Direct, Tool, Tools, upstream_in, with_server};
 use crate::cli::Common;
+use crate::commands::completions;
 use crate::failure::{Failure, refused};
 use crate::say;
 
@@ -14,7 +16,7 @@ const FIRST_WORDS: usize = 72;
 #[derive(Debug, Args)]
 pub(crate) struct ListArgs {
     /// Only tools of this server.
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", add = ArgValueCandidates::new(completions::servers))]
     upstream: Option<String>,
     /// Print them as JSON, schemas included.
     #[arg(long)]

@@ -1,0 +1,139 @@
+//! What `toolyard run` runs at the moment, for `--status` and `--stop`: one small file for each run, which the process
+//! holds locked while it runs. A file that is not locked was left by a process that was killed.
+
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use toolyard_config::state_dir;
+
+use crate::failure::{Failure, refused};
+use crate::settings::variable;
+use crate::{say, system};
+
+/// For a script to end after it was asked to.
+const PATIENCE: Duration = Duration::from_secs(15);
+const PAUSE: Duration = Duration::from_millis(50);
+
+#[derive(Debug, Deserialize, Serialize)]
+struct Run {
+    script: String,
+    /// The `toolyard run` that owns the script.
+    pid: u32,
+    folder: PathBuf,
+    /// Seconds since 1970.
+    since: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    log: Option<PathBuf>,
+}
+
+/// This run among those that others see, until it is dropped.
+pub(super) struct Entry {
+    path: PathBuf,
+    _file: File,
+}
+
+impl Entry {
+    /// Nothing where the user has no folder for it: then the run is only not shown.
+    pub(super) fn new(started: &Value, root: &Path, log: Option<&Path>) -> Option<Self> {
+        let folder = folder()?;
+        state_dir::create(&folder).ok()?;
+        let pid = std::process::id();
+        let id = started["id"].as_str().unwrap_or_default();
+        let run = Run {
+            script: id.split('#').next().unwrap_or_default().to_owned(),
+            pid,
+            folder: root.to_owned(),
+            since: now(),
+            log: log.map(|path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned())),
+        };
+        let path = folder.join(format!("{pid}.json"));
+        let mut file = OpenOptions::new().create(true).truncate(true).write(true).open(&path).ok()?;
+        file.lock().ok()?;
+        file.write_all(&serde_json::to_vec(&run).ok()?).ok()?;
+        Some(Self { path, _file: file })
+    }
+}
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+fn folder() -> Option<PathBuf> {
+    Some(state_dir::base(&variable)?.join("runs"))
+}
+
+fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
+}
+
+/// Those whose process holds its file. Files that others have left are removed.
+fn all() -> Vec<(PathBuf, Run)> {
+    let entries = folder().and_then(|folder| fs::read_dir(folder).ok()).into_iter().flatten().flatten();
+    let mut runs: Vec<(PathBuf, Run)> = entries.filter_map(|entry| read(entry.path())).collect();
+    runs.sort_by_key(|(_, run)| (run.since, run.pid));
+    runs
+}
+
+fn read(path: PathBuf) -> Option<(PathBuf, Run)> {
+    if !is_held(&path) {
+        let _ = fs::remove_file(&path);
+        return None;
+    }
+    let run = serde_json::from_slice(&fs::read(&path).ok()?).ok()?;
+    Some((path, run))
+}
+
+fn is_held(path: &Path) -> bool {
+    let Ok(file) = File::open(path) else { return false };
+    matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock))
+}
+
+pub(super) fn status(json: bool) -> Result<(), Failure> {
+    let runs: Vec<Run> = all().into_iter().map(|(_, run)| run).collect();
+    if json {
+        return Ok(say::json(&runs)?);
+    }
+    if runs.is_empty() {
+        say::line("nothing runs; `toolyard run SCRIPT` starts a script");
+        return Ok(());
+    }
+    let mut rows = vec![["SCRIPT", "PID", "SINCE", "FOLDER", "LOG"].map(str::to_owned)];
+    rows.extend(runs.iter().map(|run| {
+        let log = run.log.as_ref().map_or_else(|| "-".to_owned(), |log| log.display().to_string());
+        let since = format!("{} s", now().saturating_sub(run.since));
+        [run.script.clone(), run.pid.to_string(), since, run.folder.display().to_string(), log]
+    }));
+    say::table(&rows);
+    Ok(())
+}
+
+pub(super) fn stop(name: &str, root: &Path) -> Result<(), Failure> {
+    let is_it = |run: &Run| {
+        let bare = run.script.split_once(':').map_or(run.script.as_str(), |(_, bare)| bare);
+        run.folder == root && (run.script == name || bare == name)
+    };
+    let here: Vec<(PathBuf, Run)> = all().into_iter().filter(|(_, run)| is_it(run)).collect();
+    if here.is_empty() {
+        let help = "`toolyard run --status` shows what runs, in every folder";
+        return Err(refused(format!("no script `{name}` runs in this folder"), help));
+    }
+    for (path, run) in here {
+        system::end_process(run.pid)?;
+        let deadline = Instant::now() + PATIENCE;
+        while is_held(&path) {
+            if Instant::now() >= deadline {
+                let message = format!("{} has not ended after {} s", run.script, PATIENCE.as_secs());
+                return Err(refused(message, format!("kill the process {}", run.pid)));
+            }
+            std::thread::sleep(PAUSE);
+        }
+        say::result(format_args!("{} is stopped", run.script));
+    }
+    Ok(())
+}
