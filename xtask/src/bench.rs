@@ -10,6 +10,8 @@ mod churn;
 mod contestant;
 mod crossing;
 mod load;
+mod page;
+mod peers;
 mod report;
 mod rounds;
 mod scan;
@@ -53,6 +55,9 @@ pub(crate) struct Options {
     /// What apps and instances cost instead: latency against an app alone, memory and tasks of many.
     #[arg(long)]
     apps: bool,
+    /// Also measure other gateways, installed and pinned, and write a dated page with tables and plots to `docs/bench`.
+    #[arg(long, conflicts_with_all = ["callgrind", "apps", "scan", "churn", "only"])]
+    peers: bool,
     /// Another gateway program to compare with, measured in the same rounds (at least nine).
     #[arg(long, value_name = "PATH")]
     old: Option<PathBuf>,
@@ -104,7 +109,9 @@ pub(crate) fn bench(options: &Options) -> Result<()> {
     if options.churn {
         return step("churn", || churn::measure(&programs, options.quick, &logs));
     }
-    let load = Load::new(&programs, options.era.name());
+    // None of the peers speaks the modern era.
+    let era = if options.peers { Era::Legacy } else { options.era };
+    let load = Load::new(&programs, era.name());
     if options.callgrind {
         return step("count instructions", || {
             callgrind::count(&programs, &load, options.calls, &logs)?.print(options.json)
@@ -121,7 +128,7 @@ pub(crate) fn bench(options: &Options) -> Result<()> {
         only: options.only.clone(),
     };
     let starts = step("starts", || startup::measure(&programs, &logs))?;
-    let contestants = step("contestants", || Contestants::start(&programs, &load, &logs))?;
+    let contestants = step("contestants", || Contestants::start(&programs, options.peers, &load, &logs))?;
     let crossing = || Crossing::start(&programs, &logs);
     let is_whole = plan.only.is_none();
     let crossing = is_whole.then(|| step("one upstream of each era", crossing)).transpose()?;
@@ -130,6 +137,11 @@ pub(crate) fn bench(options: &Options) -> Result<()> {
     let report =
         Report { rounds: &rounds, idle, peak: contestants.memory(), starts, missing: &contestants.missing };
     report.print(options.json);
+    if options.peers {
+        println!("\nwrote {}", page::write(&report, &plan, era.name())?.display());
+        // Wrong answers of others are on the page.
+        return rounds.check_of(|name| !peers::is_one(name));
+    }
     rounds.check()
 }
 

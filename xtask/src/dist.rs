@@ -10,7 +10,7 @@ mod check;
 mod image;
 mod parts;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
 use clap::Args;
@@ -56,6 +56,11 @@ pub(crate) fn dist(options: &Options) -> Result<()> {
     }
     // The files can be used all the same, so this comes last.
     if too_large.is_empty() { Ok(()) } else { bail!("{}", too_large.join("; ")) }
+}
+
+/// The tarball with this program inside, in an empty folder.
+pub(crate) fn tarball_of(program: &Path, folder: &Path) -> Result<PathBuf> {
+    artefacts::tarball_alone(program, folder)
 }
 
 /// Builds the program, and the one without packs, and checks both. Returns which of them are too large, too.

@@ -16,6 +16,7 @@ mod dist;
 mod lsp;
 mod metrics;
 mod newcomer;
+mod picture;
 mod peers;
 mod process;
 mod search;
@@ -77,6 +78,8 @@ enum Command {
     Traces,
     /// The guide to writing a tool, followed to the letter in a folder with nothing in it.
     Newcomer,
+    /// Make the picture of a terminal in the README from the real program.
+    Picture,
     /// Checks the table of what Toolyard replaces and the tests that show it (`docs/seeds.md`).
     Seeds(seeds::Options),
     /// Sign-ins with a real authorization server, Chromium as the user, and nginx before the gateway.
@@ -119,6 +122,7 @@ fn main() -> ExitCode {
         Command::Metrics => metrics::metrics(),
         Command::Traces => traces::traces(),
         Command::Newcomer => newcomer::newcomer(),
+        Command::Picture => picture::picture(),
         Command::Seeds(options) => seeds::seeds(&options),
         Command::SignIn => sign_in::sign_in(),
         Command::Bench(options) => bench::bench(&options),

@@ -1,7 +1,9 @@
-//! `cargo xtask newcomer`: follows the first section of `docs/guide/writing-a-tool.md` to the letter, in a
+//! `cargo xtask newcomer`: follows the README from the package to the first answer, and the first section of `docs/guide/writing-a-tool.md` to the letter, in a
 //! folder with nothing in it: every command as it is written, every file as it is shown. So the guide works,
 //! or this fails. Nothing is there before it but the toolchain with the crates that it has downloaded, Node.js
 //! and Claude Code, and nothing is kept: each run takes as long as the first, and prints its time.
+
+mod readme;
 
 use std::ffi::OsString;
 use std::fmt::Write as _;
@@ -30,6 +32,7 @@ pub(crate) fn newcomer() -> Result<()> {
     let guide = fs::read_to_string(workspace::root().join(GUIDE)).context("read the guide")?;
     let acts = acts(&guide)?;
     let npm = step("install Node.js and Claude Code", tools::npm)?;
+    step("follow the README", || readme::follow(&npm))?;
     let home = tempfile::tempdir().context("make a folder with nothing in it")?;
     let begun = Instant::now();
     let output = step("follow the guide", || {

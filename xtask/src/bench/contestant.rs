@@ -12,6 +12,7 @@ use tempfile::TempDir;
 
 use super::case::{Behind, CASES, Case, TOOLS};
 use super::load::Load;
+use super::peers;
 use super::usage::{Memory, memory};
 use crate::process::Background;
 use crate::tools;
@@ -66,6 +67,11 @@ impl Programs {
         let mut command = Command::new(self.folder.join("bench-upstream"));
         command.args(["--listen", "127.0.0.1:0", "--tools", &TOOLS.to_string()]);
         command
+    }
+
+    /// The arguments of the upstream on stdio.
+    pub(super) fn stdio_upstream() -> [String; 3] {
+        ["--stdio".to_owned(), "--tools".to_owned(), TOOLS.to_string()]
     }
 
     /// The arguments after the program, so that it can be run under another.
@@ -147,7 +153,7 @@ impl Contestant {
 }
 
 impl Contestants {
-    pub(super) fn start(programs: &Programs, load: &Load, logs: &Path) -> Result<Self> {
+    pub(super) fn start(programs: &Programs, with_peers: bool, load: &Load, logs: &Path) -> Result<Self> {
         let folder = tempfile::tempdir().context("make a folder for what is measured")?;
         let (upstream, origin) =
             Background::serve("bench-upstream", &mut programs.upstream(), &logs.join("upstream.log"))?;
@@ -183,6 +189,14 @@ impl Contestants {
             all.push(Contestant::namespaced(&origin, Some(gateway.id())).named(OLD[0]));
             all.push(Contestant::transparent(&origin, Some(gateway.id())).named(OLD[1]));
             running.insert(0, gateway);
+        }
+        if with_peers {
+            let (started, failed) = peers::start(programs, &origin, folder.path(), logs);
+            missing.extend(failed);
+            for (contestant, process) in started {
+                all.push(contestant);
+                running.insert(0, process);
+            }
         }
         all.retain(|contestant| match CASES.iter().try_for_each(|case| load.wait_for(case, contestant)) {
             Ok(()) => true,

@@ -64,7 +64,7 @@ impl Report<'_> {
         }
     }
 
-    fn is_measured(&self, case: &Case) -> bool {
+    pub(super) fn is_measured(&self, case: &Case) -> bool {
         self.rounds.of(case.key).next().is_some()
     }
 
@@ -141,11 +141,11 @@ impl Report<'_> {
     }
 }
 
-fn number(value: Option<f64>, digits: usize) -> String {
+pub(super) fn number(value: Option<f64>, digits: usize) -> String {
     value.map_or_else(|| "–".to_owned(), |value| format!("{value:.digits$}"))
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a figure for people")]
-fn megabytes(bytes: u64) -> String {
+pub(super) fn megabytes(bytes: u64) -> String {
     format!("{:.1} MB", bytes as f64 / 1e6)
 }

@@ -28,7 +28,7 @@ pub(super) struct Series {
     pub(super) figures: Vec<f64>,
     /// Microseconds of CPU time per call; empty for the upstream itself.
     pub(super) cpu: Vec<f64>,
-    errors: u64,
+    pub(super) errors: u64,
 }
 
 pub(super) struct Rounds {
@@ -110,8 +110,13 @@ impl Rounds {
 
     /// A wrong answer makes every figure worthless.
     pub(super) fn check(&self) -> Result<()> {
-        let wrong = self.series.iter().map(|series| series.errors).sum::<u64>();
-        match wrong + self.crossed.errors() {
+        self.check_of(|_| true)
+    }
+
+    /// The same for some contestants alone.
+    pub(super) fn check_of(&self, counts: impl Fn(&str) -> bool) -> Result<()> {
+        let series = self.series.iter().filter(|series| counts(series.contestant));
+        match series.map(|series| series.errors).sum::<u64>() + self.crossed.errors() {
             0 => Ok(()),
             errors => bail!("{errors} answers were wrong or did not come"),
         }

@@ -66,6 +66,13 @@ pub(super) fn make(program: &Path, folder: &Path) -> Result<Artefacts> {
     Ok(artefacts)
 }
 
+/// The tarball without the other files.
+pub(super) fn tarball_alone(program: &Path, folder: &Path) -> Result<PathBuf> {
+    let staging = folder.join("staging");
+    fs::create_dir_all(&staging)?;
+    tarball(program, &staging, folder)
+}
+
 fn checksums(artefacts: &Artefacts, folder: &Path) -> Result<()> {
     let mut sum = Command::new("sha256sum");
     sum.current_dir(folder);
