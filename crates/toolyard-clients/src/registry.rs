@@ -18,7 +18,7 @@ fn inner(json: &Value) -> &Value {
     json.get("server").filter(|server| server.is_object()).unwrap_or(json)
 }
 
-/// The error says why no way to the server can be used.
+/// The error states why no way to the server can be used.
 pub fn read(json: &Value) -> Result<Definition, String> {
     let server = inner(json);
     let full = server["name"].as_str().unwrap_or_default();
@@ -115,7 +115,7 @@ fn arguments<'a>(all: impl Iterator<Item = &'a Value>) -> Vec<String> {
         let hint = text(argument, "valueHint", "value_hint").or(flag).unwrap_or("argument");
         let value = value(argument, &variable_name(hint));
         words.extend(flag.filter(|_| value.is_some() || is_required(argument)).map(escaped));
-        // A flag without a value stands alone.
+        // A flag without a value has no second word.
         let is_open = flag.is_some() && argument.get("value").is_none() && argument.get("default").is_none();
         let has_hint = text(argument, "valueHint", "value_hint").is_some();
         words.extend(value.filter(|_| !is_open || has_hint));

@@ -103,9 +103,9 @@ impl Reach {
         match (command, url) {
             (Some(command), None) => {
                 refuse(reader, headers, "url", "a program gets its secrets by `env`");
-                identity.into_iter().for_each(|field| {
+                for field in identity {
                     refuse(reader, field, "url", "a program gets its secrets by `env`");
-                });
+                }
                 Program::read(reader, &command, program).map(Self::Program)
             }
             (None, Some(url)) => {
@@ -120,9 +120,9 @@ impl Reach {
                 match read_socket(reader, &url) {
                     Some(socket) => {
                         refuse(reader, headers, "an http URL", "lines on a socket have no headers");
-                        identity.into_iter().for_each(|field| {
+                        for field in identity {
                             refuse(reader, field, "an https URL", "lines on a socket have no certificates");
-                        });
+                        }
                         socket.map(Self::Socket)
                     }
                     None => Server::read(reader, &url, headers, identity).map(Self::Server),

@@ -23,7 +23,7 @@ impl Description {
         parse(text).is_ok_and(|value| value.get("openapi").is_some() || value.get("swagger").is_some())
     }
 
-    /// The error says what is wrong with the text.
+    /// The error states what is wrong with the text.
     pub fn read(text: &str) -> Result<Self, String> {
         let mut value = parse(text)?;
         match (value["openapi"].as_str(), value.get("swagger")) {

@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use crate::describe::{Body, Operation, Place};
 
 impl Operation {
-    /// The request of a call with these arguments. The error says which argument is wrong.
+    /// The request of a call with these arguments. The error states which argument is wrong.
     pub(crate) fn request(
         &self,
         base: &str,

@@ -1,5 +1,5 @@
 //! Other gateways in front of the same upstream: installed from the package registries, pinned in `xtask/pins/bench`,
-//! and started as their documentation says. One that cannot be installed or does not answer is named and left out.
+//! and started as in their documentation. One that cannot be installed or does not answer is named and left out.
 
 use std::fs;
 use std::net::TcpListener;

@@ -52,7 +52,7 @@ fn write_client(home: &Path, npm: &Npm) -> Result<()> {
 }
 
 /// The commands of the section, and the call that the text below it names. There is no terminal to confirm at, so the
-/// two commands that ask are told beforehand.
+/// two commands that ask get `--yes`.
 fn commands(readme: &str) -> Result<Vec<String>> {
     let (_, section) = readme.split_once(SECTION).with_context(|| format!("find `{SECTION}`"))?;
     let section = section.split("\n## ").next().unwrap_or_default();

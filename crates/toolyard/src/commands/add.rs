@@ -90,7 +90,9 @@ pub(super) fn add(common: &Common, args: &AddArgs) -> Result<(), Failure> {
         (if is_same { "is there already, unchanged, in" } else { "added to" }, draft.path.display());
     say::result(format_args!("{id} {verb} {file}: {}", definition.how()));
     remarks.iter().for_each(say::line);
-    notes.iter().for_each(|note| say::line(format_args!("note: {note}")));
+    for note in &notes {
+        say::line(format_args!("note: {note}"));
+    }
     if draft.needs_trust(&args.place) {
         say::line(
             "note: toolyard.toml is not used until you trust it\n  help: look at it, then run `toolyard trust`",
@@ -185,7 +187,7 @@ fn accept(problems: Vec<Problem>) -> Result<Vec<Problem>, Failure> {
     Ok(problems)
 }
 
-/// What to add: what a file describes, or what the command line says.
+/// What to add: what a file describes, or what the command line names.
 fn described(args: &AddArgs) -> Result<Described, Failure> {
     let file = args.url.as_deref().filter(|target| !target.contains("://") && Path::new(target).is_file());
     let Some(file) = file.filter(|_| args.command.is_empty()) else {

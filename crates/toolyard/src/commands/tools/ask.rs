@@ -183,15 +183,15 @@ fn text(line: &str, about: &Value) -> Result<Value, String> {
 mod tests {
     use super::*;
 
-    fn check(params: &Value, lines: &[&str], expected: &Value, last_said: &str) {
-        let (mut said, mut lines) = (String::new(), lines.iter());
+    fn check(params: &Value, lines: &[&str], expected: &Value, last_line: &str) {
+        let (mut printed, mut lines) = (String::new(), lines.iter());
         let answer = Dialogue {
-            say: &mut |text| text.clone_into(&mut said),
+            say: &mut |text| text.clone_into(&mut printed),
             read: &mut || lines.next().map(|line| (*line).to_owned()),
         }
         .answer("files:delete", params);
         assert_eq!(answer, *expected);
-        assert_eq!(said, last_said);
+        assert_eq!(printed, last_line);
         assert_eq!(lines.next(), None, "all was read");
     }
 

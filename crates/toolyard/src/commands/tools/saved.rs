@@ -119,9 +119,9 @@ mod tests {
         assert_eq!(read("shot-page-1.png"), b"mine");
         assert_eq!(read("shot-page-2.png"), b"png");
         assert_eq!(read("shot-page-1.wav"), b"sound");
-        let said =
+        let printed =
             format!("[image/png, 3 bytes, saved to {}]", folder.path().join("shot-page-2.png").display());
-        assert_eq!(answer["content"][0]["text"], said);
+        assert_eq!(answer["content"][0]["text"], printed);
         assert_eq!(answer["content"][1]["text"], "between");
     }
 
