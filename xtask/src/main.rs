@@ -33,6 +33,7 @@ mod ui;
 mod windows;
 mod workspace;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -79,7 +80,11 @@ enum Command {
     /// The guide to writing a tool, followed to the letter in a folder with nothing in it.
     Newcomer,
     /// Make the picture of a terminal in the README from the real program.
-    Picture,
+    Picture {
+        /// Use this program instead of building one.
+        #[arg(long, value_name = "PATH")]
+        binary: Option<PathBuf>,
+    },
     /// Checks the table of what Toolyard replaces and the tests that show it (`docs/seeds.md`).
     Seeds(seeds::Options),
     /// Sign-ins with a real authorization server, Chromium as the user, and nginx before the gateway.
@@ -122,7 +127,7 @@ fn main() -> ExitCode {
         Command::Metrics => metrics::metrics(),
         Command::Traces => traces::traces(),
         Command::Newcomer => newcomer::newcomer(),
-        Command::Picture => picture::picture(),
+        Command::Picture { binary } => picture::picture(binary),
         Command::Seeds(options) => seeds::seeds(&options),
         Command::SignIn => sign_in::sign_in(),
         Command::Bench(options) => bench::bench(&options),

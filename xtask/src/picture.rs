@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context as _, Result};
@@ -24,8 +24,12 @@ const WIDTH: f64 = 8.4;
 const LINE: usize = 20;
 const SPACE: usize = 16;
 
-pub(crate) fn picture() -> Result<()> {
-    let program = workspace::build("toolyard", Profile::Dev)?.join("toolyard");
+pub(crate) fn picture(binary: Option<PathBuf>) -> Result<()> {
+    let program = match binary {
+        Some(program) => program,
+        None => workspace::build("toolyard", Profile::Dev)?.join("toolyard"),
+    };
+    let program = fs::canonicalize(program).context("find the program")?;
     let home = tempfile::tempdir().context("make a home with nothing in it")?;
     let config = serde_json::json!({ "mcpServers": { "notes": { "command": "notes", "args": [] } } });
     fs::write(home.path().join(".claude.json"), config.to_string())
