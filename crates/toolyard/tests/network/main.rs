@@ -5,6 +5,8 @@
 
 #![cfg(unix)]
 #![expect(clippy::unwrap_used, reason = "in a test, to fail is to say so")]
+#![expect(clippy::print_stderr, reason = "a started program reports there why it failed")]
+#![expect(clippy::disallowed_methods, reason = "all tasks end with the runtime of the test")]
 
 #[expect(dead_code, reason = "of what tests share, only some is needed here")]
 #[path = "../support/fixture.rs"]
@@ -130,7 +132,7 @@ async fn relay(stream: TcpStream, door: u16, record: Arc<Mutex<Vec<String>>>) ->
         line.clear();
         client.read_line(&mut line).await.ok()?;
         if let Some(value) = line.to_lowercase().strip_prefix("proxy-authorization:") {
-            credentials = value.split_whitespace().next()?.to_owned();
+            value.split_whitespace().next()?.clone_into(&mut credentials);
         }
     }
     record.lock().unwrap().push(format!("{} {credentials}", first.trim()));
