@@ -51,7 +51,7 @@ impl Server {
                 });
             }
         });
-        let connector = Connector::new(&url, Duration::from_secs(5)).unwrap();
+        let connector = Connector::new(&url, None, Duration::from_secs(5)).unwrap();
         let wires = Wires::new(connector, url, &scope.child());
         Self { wires, _scope: scope, opened, closed }
     }
@@ -177,7 +177,7 @@ async fn a_refused_connection_differs_from_an_unreachable_server() {
     let scope = Scope::new();
     let ask = async |url: &str, limit: Duration| {
         let url: Uri = url.parse().unwrap();
-        let wires = Wires::new(Connector::new(&url, limit).unwrap(), url, &scope);
+        let wires = Wires::new(Connector::new(&url, None, limit).unwrap(), url, &scope);
         let request = Request::post("/mcp").header(HOST, "x").body(Full::new(Bytes::new()));
         wires.send(request.unwrap()).await.map(|response| response.status())
     };
