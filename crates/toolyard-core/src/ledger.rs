@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use toolyard_model::{ClientKey, Origin, Request};
-use toolyard_proto::CallError;
+use toolyard_proto::{CallError, Params};
 
 pub(crate) use capture::Capture;
 pub use capture::Captured;
@@ -69,6 +69,14 @@ pub(crate) struct Ledger {
 struct ClientTally {
     principal: Arc<str>,
     tally: Tally,
+}
+
+/// A modern request carries the description of its client, which holds all its bytes. It is not kept of larger ones.
+const LARGEST_KEPT: usize = 16 * 1024;
+
+/// The origin of a request, if keeping it holds little memory.
+fn small_origin(origin: &Arc<Origin>, params: &Params) -> Option<Arc<Origin>> {
+    (params.len() <= LARGEST_KEPT).then(|| origin.clone())
 }
 
 /// A call that has ended, or a request that was refused.
@@ -174,7 +182,12 @@ impl Ledger {
         if self.events.wants_calls() {
             self.events.emit(What::Refused { record: Arc::new(record.clone()), rule });
         }
-        self.keep(Ended { record, trace: None, origin: Some(origin.clone()), details: None });
+        self.keep(Ended {
+            record,
+            trace: None,
+            origin: small_origin(origin, &request.params),
+            details: None,
+        });
     }
 
     fn keep(&self, ended: Ended) {
@@ -279,7 +292,7 @@ impl OpenRecord {
         if events.is_read() {
             events.emit(What::CallEnded { trace: open.trace, record: Arc::new(record.clone()) });
         }
-        let (trace, origin) = (Some(open.trace), Some(open.origin.clone()));
+        let (trace, origin) = (Some(open.trace), small_origin(&open.origin, &open.params));
         let details =
             self.ledger.is_watched(open.record.at).then(|| Arc::new(Details { call: open, answer }));
         self.ledger.keep(Ended { record, trace, origin, details });

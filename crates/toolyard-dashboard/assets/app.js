@@ -118,9 +118,9 @@ async function countApprovals() {
 async function showCluster() {
   try {
     if (!isSignedIn() || document.querySelector('#nav a[data-page="cluster"]')) return;
-    await get("/cluster");
-    document.getElementById("nav").append(h("a", { href: "#/cluster", "data-page": "cluster" }, "Cluster"));
-  } catch { /* it is no node */ }
+    const { isMember } = await get("/cluster/membership");
+    if (isMember) document.getElementById("nav").append(h("a", { href: "#/cluster", "data-page": "cluster" }, "Cluster"));
+  } catch { /* only operators see the cluster */ }
 }
 
 /** Keys: "/" to filter, "g" and a letter to go to a page, "j" and "k" in lists. */

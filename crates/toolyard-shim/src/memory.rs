@@ -58,7 +58,7 @@ struct Call {
 const MOST_REPEATS: u8 = 3;
 
 /// Requests that change nothing, so that repeating them does no harm.
-const READ_ONLY: [&str; 11] = [
+const READ_ONLY: [&str; 12] = [
     "ping",
     "server/discover",
     "tools/list",
@@ -70,6 +70,7 @@ const READ_ONLY: [&str; 11] = [
     "completion/complete",
     "tasks/get",
     "tasks/list",
+    "tasks/result",
 ];
 
 #[derive(Debug)]

@@ -24,6 +24,17 @@ pub(crate) use without::Node;
 
 /// Reports on the cluster through the control API.
 fn add_routes(gateway: &Gateway, node: Option<Node>) {
+    let is_member = node.is_some();
+    let summary = "Whether this gateway is a node of a cluster.";
+    gateway.add_routes([Route::new(
+        Method::GET,
+        "/cluster/membership",
+        Who::Operator,
+        summary,
+        move |_, _, _| {
+            Box::pin(async move { Ok(ControlResponse::json(&serde_json::json!({ "isMember": is_member }))) })
+        },
+    )]);
     let summary = "The cluster as this node sees it.";
     gateway.add_routes([Route::new(Method::GET, "/cluster", Who::Operator, summary, move |_, _, _| {
         let status = node.as_ref().map(Node::status);

@@ -115,8 +115,9 @@ impl Handles {
     }
 
     fn open(&self, key: &str) -> Option<Sealed> {
-        let (_, sealed) = key.strip_prefix(PREFIX)?.split_once('.')?;
-        let bytes = self.keys.get().open(PURPOSE, sealed)?;
+        let (gateway, sealed) = key.strip_prefix(PREFIX)?.split_once('.')?;
+        let keys = self.keys.get();
+        let bytes = keys.open(PURPOSE, sealed).filter(|_| gateway == keys.gateway())?;
         serde_json::from_slice(&bytes).ok()
     }
 

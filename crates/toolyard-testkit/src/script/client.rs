@@ -18,7 +18,7 @@ pub use wire::Wire;
 use super::{CAPABILITIES, TASKS, VERSION};
 
 /// Nothing that is tested with this takes longer.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(30);
 
 #[derive(Clone, Debug)]
 pub struct Client {

@@ -60,7 +60,8 @@ async fn become_interactive(world: &World, one: &Client, other: &Client) {
     let params = json!({ "name": "slow", "arguments": {} });
     let slow = one.begin("tools/call", params, json!({})).await.unwrap();
     until("it is under way", || world.server.called("slow") == 1).await;
-    assert!(other.tool("elicit").await.unwrap_err().contains("this request is for is unknown"));
+    let refused = other.tool("elicit").await.unwrap_err();
+    assert!(refused.contains("this request is for is unknown"), "{refused}");
     one.cancel(slow).await.unwrap();
     until("nothing is under way", || held(&world.gateway) == (0, 0)).await;
 }
