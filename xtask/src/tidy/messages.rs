@@ -37,6 +37,7 @@ const EXCEPTIONS: &[(&str, &str)] = &[
         "as for the other sections that a project file cannot set",
     ),
     ("The cluster as this node sees it.", "in the description of the API"),
+    ("Whether this gateway is a node of a cluster.", "in the description of the API"),
     ("this machine has no name; set `node` in [cluster]", "needs a machine without a name"),
     (
         "the config has a [cluster], and this program was built without clusters",
