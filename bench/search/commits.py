@@ -7,6 +7,7 @@ REPOSITORIES lists the repositories; CLONES has a bare clone of each as `owner+n
 TRAIN is the folder of the training scripts, whose reading of commits is used.
 """
 
+import json
 import os
 import sys
 
@@ -26,3 +27,7 @@ missing = [name for name, *_ in human_queries.REPOS if not os.path.isdir(os.path
 if missing:
     sys.exit(f"{clones} has no bare clone of {', '.join(missing)}; each belongs into a folder OWNER+NAME/repo")
 human_queries.build(clones, out)
+for name, _, _, use, _ in human_queries.REPOS:
+    with open(os.path.join(out, f"{name}.json")) as made:
+        one = json.load(made)
+    print(f"{name} ({use}): commit {one['head']}, {len(one['queries'])} questions")

@@ -3,11 +3,14 @@
 questions.
 
 Usage: sets.py PACKAGES TRAIN FOLDER
+       sets.py PACKAGES TRAIN --check
+
+Refuses packages that are in the training data (TRAIN/../DATA.tsv): models have seen them. With --check that is all.
 
 Fetches the packages that PACKAGES lists (pip, npm and cargo do the work) into FOLDER/packages, and writes
 FOLDER/<language>.jsonl: one function per line with its name, its code without the comment, and the question, or no
-question if the comment is too short or describes another function as well. TRAIN is the folder of the training scripts, whose extraction is used. The order
-depends on a fixed seed only.
+question if the comment is too short or describes another function as well. TRAIN is the folder of the training scripts,
+whose extraction is used. The order depends on a fixed seed only.
 """
 
 import collections
@@ -22,6 +25,37 @@ import tarfile
 import zipfile
 
 PACKAGES, TRAIN, FOLDER = sys.argv[1:4]
+
+
+def packages():
+    with open(PACKAGES) as lines:
+        for line in lines:
+            if not line.startswith("#"):
+                yield line.split()
+
+
+def normal(name):
+    """One spelling of a name: `@scope/name` is `scope-name` in the training data."""
+    return name.lower().lstrip("@").replace("/", "-").replace("_", "-")
+
+
+def trained():
+    """Packages of the list that the models were trained on, by themselves or with their whole repository."""
+    known = set()
+    with open(os.path.join(TRAIN, "..", "DATA.tsv")) as lines:
+        for line in lines:
+            language, _, name = line.split("\t")[0].partition(":")
+            known.add((language, normal(name)))
+            known.add((language, normal(name.rpartition("+")[2])))
+    return [f"{language} {name}" for language, name, _ in packages() if (language, normal(name)) in known]
+
+
+seen_in_training = trained()
+if seen_in_training:
+    sys.exit(f"{PACKAGES} lists packages that the models were trained on: {', '.join(seen_in_training)}; remove them")
+if FOLDER == "--check":
+    sys.exit()
+
 sys.path.insert(0, TRAIN)
 sys.argv = ["extract.py"]
 import extract  # noqa: E402
@@ -34,13 +68,6 @@ LANGUAGES = {
     "rs": (extract.rs_file, (".rs",)),
     "js": (extract.js_file, (".js", ".mjs", ".ts")),
 }
-
-
-def packages():
-    with open(PACKAGES) as lines:
-        for line in lines:
-            if not line.startswith("#"):
-                yield line.split()
 
 
 def run(*command, **options):

@@ -13,7 +13,7 @@ export async function startProvider({ Provider, jose }, settings) {
     clients: [{ client_id: "yard", client_secret: "introspection-secret-of-the-gateway", grant_types: [], redirect_uris: [], response_types: [] }],
     jwks: { keys: [await key("RS256"), await key("ES256")] },
     cookies: { keys: ["for the check"] },
-    scopes: ["openid", "offline_access", "mcp"],
+    scopes: ["openid", "offline_access", "mcp", "mcp:write", "mcp:manage"],
     findAccount: (_ctx, id) => ({ accountId: id, claims: () => ({ sub: id }) }),
     extraTokenClaims: (_ctx, token) => ({ groups: token.accountId === "ann" ? ["engineering"] : ["sales"] }),
     issueRefreshToken: () => true,
@@ -26,7 +26,7 @@ export async function startProvider({ Provider, jose }, settings) {
         enabled: true,
         useGrantedResource: () => true,
         getResourceServerInfo: (_ctx, resource) => ({
-          scope: "mcp", audience: resource, accessTokenTTL: settings.ttl, accessTokenFormat: settings.format,
+          scope: "mcp mcp:write mcp:manage", audience: resource, accessTokenTTL: settings.ttl, accessTokenFormat: settings.format,
           jwt: { sign: { alg: settings.alg } },
         }),
       },

@@ -86,6 +86,7 @@ await step("in the middle of a call of a modern client", async () => {
   await local.run("logout", "hosted");
   const call = await callWithPage(mcp(), "hosted__whoami", open(ann));
   check(call.asked, "the client is asked to open a page");
+  check(call.url.startsWith(`${local.url}/oauth/start/`), `the page is at the address of the gateway: ${call.url}`);
   check(call.text.includes("you are ann"), `the call goes on after the sign-in: ${call.text}`);
 });
 
@@ -94,6 +95,19 @@ await step("in the middle of a call of a legacy client", async () => {
   const call = await legacyCallWithPage(mcp(), "hosted__whoami", open(bob));
   check(call.asked, "the client is asked on the stream of its call");
   check(call.text.includes("you are bob"), `the call goes on after the sign-in: ${call.text}`);
+});
+
+await step("in the middle of a call that needs more rights, with the union of scopes", async () => {
+  const refresh = provider.refreshes();
+  const first = await callWithPage(mcp(), "hosted__write", open(bob));
+  check(first.asked, `the modern client is asked to open a page: ${first.text}`);
+  check(first.text.includes("you are bob with mcp mcp:write"), `its call goes on with the scopes of before and the new one: ${first.text}`);
+  const second = await legacyCallWithPage(mcp(), "hosted__manage", open(bob));
+  check(second.asked, `the legacy client is asked on the stream of its call: ${second.text}`);
+  check(second.text.includes("you are bob with mcp mcp:manage mcp:write"), `its call goes on with all three: ${second.text}`);
+  const again = await modern(mcp(), "tools/call", { name: "hosted__write", arguments: {} });
+  check(again.text.includes("you are bob with"), `the next call needs no question: ${again.text}`);
+  check(provider.refreshes() === refresh, "a token with too few scopes is not refreshed without need");
 });
 
 const call = () => modern(mcp(), "tools/call", { name: "hosted__whoami", arguments: {} });
@@ -197,6 +211,7 @@ await step("the gateway behind nginx refuses what it must", async () => {
 await step("each user of a team gateway has a sign-in of their own", async () => {
   const call = await callWithPage(`${team}/mcp`, "hosted__whoami", open(ann), { ca, token: annsToken });
   check(call.asked, `ann is asked to sign in, though the gateway is signed in as bob: ${call.text}`);
+  check(call.url.startsWith(`${team}/oauth/start/`), `the page is below \`public_url\`: ${call.url}`);
   check(call.page?.texts.some((text) => text.includes("#ann")), "the page names the user before it goes on");
   check(call.text.includes("you are ann"), `the server is called as ann: ${call.text}`);
   check(![...hosted.state.received].includes(annsToken), "the token of the client is not passed on");
@@ -243,9 +258,22 @@ await step("no secret is in any file, log, record or answer of the API", async (
   const texts = [];
   for (const one of yards.filter((one) => one.gateway)) {
     const headers = { authorization: "Bearer operator-token-of-the-check" };
-    for (const path of ["status", "upstreams", "calls", "audit", "approvals", "config", "openapi.json"]) {
-      texts.push([`${path} of the API`, (await send(`${one.url}/api/v1/${path}`, { method: "GET", headers })).text]);
+    const read = async (path, ...also) => {
+      const { status, text } = await send(`${one.url}/api/v1/${path}`, { method: "GET", headers });
+      check([200, ...also].includes(status), `${path} of the API is answered: ${status} ${text.slice(0, 200)}`);
+      texts.push([`${path} of the API`, text]);
+      return text;
+    };
+    // Every path that answers at once, without parts that are not set here.
+    for (const path of ["status", "upstreams", "sessions", "catalog", "calls", "report", "metrics", "logs", "definitions", "audit", "approvals", "config", "openapi.json"]) {
+      await read(path);
     }
+    for (const { id } of JSON.parse(await read("upstreams")).upstreams) {
+      await read(`upstreams/${id}`);
+      // A pack has no process, and a server that is not connected has no definitions.
+      for (const part of ["definitions", "samples", "changes", "stderr"]) await read(`upstreams/${id}/${part}`, 404);
+    }
+    for (const { call } of JSON.parse(await read("calls?limit=50")).calls) if (call !== undefined) await read(`calls/${call}`, 404);
     await one.stop();
   }
   for (const one of yards) {

@@ -1,6 +1,10 @@
-// A protected MCP server of 2025-11-25 with one tool, `whoami`, which names the user of the token that it was called with.
+// A protected MCP server of 2025-11-25: the tool `whoami` names the user of the token that it was called with; `write` and
+// `manage` need one more scope each, and name the scopes of the token as well.
 
 import { createServer } from "node:http";
+
+/** The scope that a tool needs beside `mcp`. */
+const NEEDS = { write: "mcp:write", manage: "mcp:manage" };
 
 export async function startServer(jose, issuer) {
   const state = { refused: new Set(), received: new Set() };
@@ -29,10 +33,17 @@ export async function startServer(jose, issuer) {
     }
     const message = JSON.parse(body);
     if (message.id === undefined) return response.writeHead(202).end();
+    const scopes = String(verified.payload.scope ?? "").split(" ").sort();
+    const needed = message.method === "tools/call" ? NEEDS[message.params.name] : undefined;
+    if (needed && !scopes.includes(needed)) {
+      // Only the scope that is missing: the client must not lose those that it has.
+      const challenge = `Bearer error="insufficient_scope", scope="${needed}", resource_metadata="${base}/.well-known/oauth-protected-resource/mcp"`;
+      return json(response, 403, {}, { "www-authenticate": challenge });
+    }
     const results = {
       initialize: { protocolVersion: "2025-11-25", capabilities: { tools: {} }, serverInfo: { name: "hosted", version: "1" } },
-      "tools/list": { tools: [{ name: "whoami", inputSchema: { type: "object" } }] },
-      "tools/call": { content: [{ type: "text", text: `you are ${verified.payload.sub}` }] },
+      "tools/list": { tools: ["whoami", ...Object.keys(NEEDS)].map((name) => ({ name, inputSchema: { type: "object" } })) },
+      "tools/call": { content: [{ type: "text", text: `you are ${verified.payload.sub}${needed ? ` with ${scopes.join(" ")}` : ""}` }] },
     };
     const result = results[message.method];
     json(response, 200, { jsonrpc: "2.0", id: message.id, ...(result ? { result } : { error: { code: -32601, message: "unknown" } }) });

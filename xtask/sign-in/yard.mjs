@@ -101,12 +101,12 @@ export async function callWithPage(url, name, open, options = {}) {
   const params = { name, arguments: {} };
   const first = await modern(url, "tools/call", params, options);
   const result = first.message?.result;
-  if (!result?.inputRequests) return { asked: false, text: first.text, page: null };
+  if (!result?.inputRequests) return { asked: false, text: first.text, page: null, url: "" };
   const [[key, question]] = Object.entries(result.inputRequests);
   const page = await open(question.params.url);
   const more = { requestState: result.requestState, inputResponses: { [key]: { action: "accept" } } };
   const second = await modern(url, "tools/call", params, { ...options, more });
-  return { asked: true, text: second.text, page };
+  return { asked: true, text: second.text, page, url: question.params.url };
 }
 
 /** The same of a client of 2025-11-25, which is asked on the stream of its call. */

@@ -1,12 +1,14 @@
 //! `cargo xtask agents`: Claude Code, Codex, Gemini CLI and OpenCode as agents of the gateway, offline.
 //!
-//! Installs the programs that `xtask/agents/package.json` pins, puts them on `PATH` and runs the test target `agents` of
-//! the package `toolyard`, in which a model on this machine answers them.
+//! Installs the programs that `xtask/agents/package.json` pins, with adapters of the Agent Client Protocol for the first
+//! two, puts them on `PATH` and runs the test target `agents` of the package `toolyard`, in which a model on this machine
+//! answers them. Where the user may make a network namespace, the tests run in one that has only the loopback interface.
 
 use std::ffi::OsString;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use anyhow::{Context as _, Result, bail};
 
@@ -22,9 +24,42 @@ pub(crate) fn agents() -> Result<()> {
         path.push(":");
         path.push(usual);
     }
-    let mut cargo = workspace::cargo();
-    cargo.args(["test", "--package", "toolyard", "--test", "agents", "--", "--ignored", "--test-threads=1"]);
-    process::run(cargo.arg("--nocapture").env("PATH", path))
+    let target = ["--package", "toolyard", "--test", "agents"];
+    step("build the tests", || process::run(workspace::cargo().args(["test", "--no-run"]).args(target)))?;
+    let mut tests = workspace::cargo();
+    tests.args(["test", "--offline"]).args(target);
+    tests.args(["--", "--ignored", "--test-threads=1", "--nocapture"]);
+    let mut tests = if has_namespaces() {
+        without_network(&tests)
+    } else {
+        eprintln!("no network namespace can be made here: the programs could reach the network");
+        tests
+    };
+    process::run(tests.env("PATH", path))
+}
+
+/// Brings up the loopback interface, checks that nothing else is there, and runs a program.
+const ENTER: &str = r#"ip link set lo up; test -z "$(ip route)"; exec "$@""#;
+
+fn has_namespaces() -> bool {
+    let probe = Command::new("unshare").args(["-rn", "ip", "link", "set", "lo", "up"]).output();
+    probe.is_ok_and(|probe| probe.status.success())
+}
+
+/// The same command in a network namespace of its own.
+fn without_network(command: &Command) -> Command {
+    let mut unshare = Command::new("unshare");
+    unshare.args(["-rn", "sh", "-e", "-c", ENTER, "sh"]).arg(command.get_program()).args(command.get_args());
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => unshare.env(name, value),
+            None => unshare.env_remove(name),
+        };
+    }
+    if let Some(folder) = command.get_current_dir() {
+        unshare.current_dir(folder);
+    }
+    unshare
 }
 
 /// A folder with all programs under their usual names.
@@ -49,6 +84,8 @@ fn programs(modules: &Path) -> Result<PathBuf> {
         ("codex", codex),
         ("gemini", modules.join("@google/gemini-cli/bundle/gemini.js")),
         ("opencode", modules.join(format!("opencode-linux-{arch}/bin/opencode"))),
+        ("claude-agent-acp", modules.join("@agentclientprotocol/claude-agent-acp/dist/index.js")),
+        ("codex-acp", modules.join("@agentclientprotocol/codex-acp/dist/index.js")),
         ("node", modules.join(format!("node-linux-{arch}/bin/node"))),
     ] {
         if !program.is_file() {

@@ -12,5 +12,12 @@ pub(crate) fn check() -> Result<()> {
         let clippy = ["clippy", "--workspace", "--all-targets", "--", "--deny", "warnings"];
         process::run(workspace::cargo().args(clippy))
     })?;
+    // Together with the workspace, so that the features of everything else stay the same and only the targets with gated
+    // code are checked again.
+    step("clippy with the feature `cluster`", || {
+        let gated =
+            ["clippy", "--workspace", "--features", "toolyard/cluster", "--bins", "--test", "cluster"];
+        process::run(workspace::cargo().args(gated).args(["--", "--deny", "warnings"]))
+    })?;
     step("deny", deny::deny)
 }

@@ -8,8 +8,8 @@ use anyhow::Result;
 
 use crate::step::step;
 use crate::{
-    check, cluster, code, conformance, lsp, metrics, newcomer, peers, seeds, sign_in, slow_starts, test,
-    traces, ui, ui_app,
+    agents, check, cluster, code, conformance, lsp, metrics, newcomer, peers, seeds, sign_in, slow_starts,
+    test, traces, ui, ui_app,
 };
 
 #[derive(clap::Args)]
@@ -36,7 +36,7 @@ pub(crate) fn ci(options: &Options) -> Result<()> {
         step("cluster", || cluster::cluster(&cluster::Options::quick()))?;
         step("code search", code::code)?;
         step("language servers", lsp::lsp)?;
-        step("ui app", || ui_app::ui_app(&ui_app::Options::quick()))?;
+        step("ui app", || ui_app::ui_app(&ui_app::Options::default()))?;
         step("metrics", metrics::metrics)?;
         step("traces", traces::traces)?;
         step("dashboard", || ui::ui(&ui::Options::without_pictures()))?;
@@ -47,7 +47,9 @@ pub(crate) fn ci(options: &Options) -> Result<()> {
 
 /// What takes too long for every change.
 fn full() -> Result<()> {
+    step("ui app in a window", || ui_app::ui_app(&ui_app::Options::in_a_window()))?;
     step("pictures of the dashboard", || ui::ui(&ui::Options::default()))?;
     step("cluster, at length", || cluster::cluster(&cluster::Options::default()))?;
+    step("agents", agents::agents)?;
     step("slow starts", slow_starts::slow_starts)
 }

@@ -6,17 +6,19 @@
 
 mod artefacts;
 mod build;
+mod c_parts;
 mod check;
 mod image;
 mod parts;
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use anyhow::{Result, bail};
 use clap::Args;
 
 use crate::step::step;
-use crate::workspace;
+use crate::{process, workspace};
 
 #[derive(Args)]
 pub(crate) struct Options {
@@ -44,15 +46,19 @@ pub(crate) fn dist(options: &Options) -> Result<()> {
         Some(program) => (program.clone(), Vec::new()),
         None => built(options)?,
     };
+    let version = match &options.binary {
+        Some(program) => process::output(Command::new(program).arg("--version"))?.trim().to_owned(),
+        None => check::release_version()?,
+    };
     let artefacts = step("pack", || artefacts::make(&program, &folder))?;
     for file in &artefacts.files() {
         println!("{:>11} {}", parts::megabytes(std::fs::metadata(file)?.len()), file.display());
     }
     if options.check {
-        step("install and try", || check::check(&artefacts))?;
+        step("install and try", || check::check(&artefacts, &version))?;
     }
     if options.images {
-        step("images", image::build)?;
+        step("images", || image::build(&version))?;
     }
     // The files can be used all the same, so this comes last.
     if too_large.is_empty() { Ok(()) } else { bail!("{}", too_large.join("; ")) }
@@ -69,20 +75,23 @@ fn built(options: &Options) -> Result<(PathBuf, Vec<String>)> {
     let tools = step("install zig", build::tools)?;
     if !options.no_lean {
         let lean = step("build without packs", || build::program(&tools, build::Packs::None))?;
-        too_large.extend(step("size without packs", || excess(&lean, MOST_LEAN))?);
+        too_large.append(&mut step("size without packs", || excess(&lean, MOST_LEAN))?);
     }
     let full = step("build", || build::program(&tools, build::Packs::All))?;
-    too_large.extend(step("size", || excess(&full, MOST_FULL))?);
+    too_large.append(&mut step("size", || excess(&full, MOST_FULL))?);
     step("glibc", || build::check_glibc(&full.stripped))?;
     Ok((full.stripped, too_large))
 }
 
-/// Prints the size of a program and its largest parts. Returns what is wrong if it is larger than it may be.
-fn excess(program: &build::Program, most: u64) -> Result<Option<String>> {
+/// Prints the size of a program and its largest parts. Returns what is larger than it may be.
+fn excess(program: &build::Program, most: u64) -> Result<Vec<String>> {
     let size = std::fs::metadata(&program.stripped)?.len();
     println!("{} of at most {}", parts::megabytes(size), parts::megabytes(most));
-    parts::print(program)?;
+    let mut wrong: Vec<String> = parts::print(program)?.into_iter().collect();
     let name = program.stripped.display();
     let (size_text, most_text) = (parts::megabytes(size), parts::megabytes(most));
-    Ok((size > most).then(|| format!("`{name}` has {size_text}, and at most {most_text} are allowed")))
+    if size > most {
+        wrong.push(format!("`{name}` has {size_text}, and at most {most_text} are allowed"));
+    }
+    Ok(wrong)
 }

@@ -19,6 +19,7 @@ mod newcomer;
 mod picture;
 mod peers;
 mod process;
+mod recipes;
 mod search;
 mod seeds;
 mod sign_in;
@@ -79,6 +80,8 @@ enum Command {
     Traces,
     /// The guide to writing a tool, followed to the letter in a folder with nothing in it.
     Newcomer,
+    /// The recipes of docs/contributing, followed to the letter in a copy of the repository.
+    Recipes,
     /// Make the picture of a terminal in the README from the real program.
     Picture {
         /// Use this program instead of building one.
@@ -127,6 +130,7 @@ fn main() -> ExitCode {
         Command::Metrics => metrics::metrics(),
         Command::Traces => traces::traces(),
         Command::Newcomer => newcomer::newcomer(),
+        Command::Recipes => recipes::recipes(),
         Command::Picture { binary } => picture::picture(binary),
         Command::Seeds(options) => seeds::seeds(&options),
         Command::SignIn => sign_in::sign_in(),

@@ -11,13 +11,13 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
-use std::sync::{Mutex, PoisonError};
 use std::thread::{sleep, spawn};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::Pid;
+use parking_lot::Mutex;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -234,8 +234,8 @@ impl Drop for Registered {
     }
 }
 
-fn lock(register: &Mutex<BTreeSet<i32>>) -> std::sync::MutexGuard<'_, BTreeSet<i32>> {
-    register.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock(register: &Mutex<BTreeSet<i32>>) -> parking_lot::MutexGuard<'_, BTreeSet<i32>> {
+    register.lock()
 }
 
 fn address_in(line: &str) -> Option<String> {

@@ -47,6 +47,15 @@ pub(crate) fn search(options: &Options) -> Result<()> {
     process::run(cargo.args(sets))
 }
 
+/// Fails if a list of packages has one that the models were trained on.
+#[cfg(test)]
+fn check_packages(list: &Path) -> Result<()> {
+    let root = workspace::root();
+    let mut python = Command::new("python3");
+    python.arg(root.join("bench/search/sets.py")).arg(list);
+    process::run(python.arg(root.join("packs/code/model/train")).arg("--check"))
+}
+
 /// Makes a set of each repository.
 fn commits(clones: &Path, folder: &Path) -> Result<Vec<PathBuf>> {
     std::fs::create_dir_all(folder)?;
@@ -67,4 +76,22 @@ fn minilm(folder: &Path) -> Result<(Background, String)> {
     let mut command = Command::new(python);
     command.arg(workspace::root().join("bench/search/minilm.py")).arg(model);
     Background::serve("MiniLM", &mut command, &folder.join("minilm.log"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packages_that_the_models_were_trained_on_are_refused() {
+        check_packages(&workspace::root().join("bench/search/packages.txt")).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        for line in
+            ["py cirq-core 1.7.0", "rs salvo-core 1.1.0", "js @cesium/engine 26.3.0", "rs wasmtime 48.0.8"]
+        {
+            let list = folder.path().join("packages.txt");
+            std::fs::write(&list, format!("# a list\npy docutils 0.23\n{line}\n")).unwrap();
+            assert!(check_packages(&list).is_err(), "{line}");
+        }
+    }
 }

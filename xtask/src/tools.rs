@@ -115,6 +115,23 @@ pub(crate) fn bench_npm() -> Result<PathBuf> {
     Ok(folder.join("node_modules/.bin"))
 }
 
+/// The program of a gateway in Rust that `xtask/pins/bench/cargo.txt` names, as `NAME VERSION` a line. Compiling it takes
+/// minutes.
+pub(crate) fn bench_cargo(name: &str) -> Result<PathBuf> {
+    let (folder, pinned) =
+        (workspace::tools_directory()?.join("bench-cargo"), pins().join("bench/cargo.txt"));
+    install_once(&folder, &pinned, || {
+        for line in fs::read_to_string(&pinned)?.lines() {
+            let (name, version) = line.split_once(' ').context("read a line of `cargo.txt`")?;
+            let mut cargo = Command::new("cargo");
+            cargo.args(["install", "--quiet", "--locked", name, "--version", version, "--root"]);
+            process::run(cargo.arg(&folder))?;
+        }
+        Ok(())
+    })?;
+    Ok(folder.join("bin").join(name))
+}
+
 /// The program `nats-server` that `xtask/pins/cluster/requirements.txt` names.
 pub(crate) fn nats_server() -> Result<PathBuf> {
     let python = python_environment("nats", &pins().join("cluster/requirements.txt"))?;

@@ -1,7 +1,8 @@
 //! `cargo xtask ui-app`: the notes app, seen and operated through the gateway by the official Python SDK.
 //!
-//! Without a display, or with `--window` in a real window on a virtual screen. Prints how long each tool takes; with
-//! `--release` that is worth comparing.
+//! Without a display, or with `--window` in a real window on a virtual screen, and then the same program again without
+//! a display. Fails if a waiting agent learns of a change late. Prints how long each tool takes; with `--release` it
+//! fails if that is too long. `--guide` writes the picture of the guide.
 
 use std::path::Path;
 use std::process::Command;
@@ -20,17 +21,20 @@ pub(crate) struct Options {
     /// Build with optimisations, so that the times count.
     #[arg(long)]
     release: bool,
-    /// How often to repeat the walk that is timed.
-    #[arg(long, default_value_t = 5)]
-    repeats: u32,
+    /// How often to repeat the walk that is timed [default: 5, with --release 40].
+    #[arg(long)]
+    repeats: Option<u32>,
     /// Keep the pictures in this folder.
     #[arg(long)]
     pictures: Option<std::path::PathBuf>,
+    /// Write the picture of the guide, `docs/pictures/notes-app.png`, too.
+    #[arg(long, conflicts_with = "window")]
+    guide: bool,
 }
 
 impl Options {
-    pub(crate) fn quick() -> Self {
-        Self { repeats: 5, ..Self::default() }
+    pub(crate) fn in_a_window() -> Self {
+        Self { window: true, ..Self::default() }
     }
 }
 
@@ -43,19 +47,33 @@ pub(crate) fn ui_app(options: &Options) -> Result<()> {
     } else {
         workspace::build("notes-app", profile)?.join("notes-app")
     };
+    if options.window {
+        let mut screen = virtual_screen()?;
+        screen.arg(&python);
+        drive(options, screen, &toolyard, &app, "xtask/ui-app/window.png")?;
+    }
+    let mut alone = Command::new(&python);
+    alone.env_remove("DISPLAY").env_remove("WAYLAND_DISPLAY");
+    drive(options, alone, &toolyard, &app, "examples/notes-app/tests/expected.png")
+}
+
+/// Operates the app with a command that runs Python.
+fn drive(options: &Options, mut python: Command, toolyard: &Path, app: &Path, expected: &str) -> Result<()> {
     let home = tempfile::tempdir().context("make a folder for the gateway")?;
     let pictures = options.pictures.clone().unwrap_or_else(|| home.path().to_owned());
-    let mut command = if options.window { virtual_screen()? } else { Command::new(&python) };
-    if options.window {
-        command.arg(&python);
-    } else {
-        command.env_remove("DISPLAY").env_remove("WAYLAND_DISPLAY");
+    python.arg(workspace::root().join("xtask/ui-app/drive.py")).arg(toolyard).arg(app);
+    // A p95 of a few calls is the slowest of them.
+    let repeats = options.repeats.unwrap_or(if options.release { 40 } else { 5 });
+    python.arg(&pictures).arg(repeats.to_string()).arg(workspace::root().join(expected));
+    if options.release {
+        python.arg("--limits");
     }
-    command.arg(workspace::root().join("xtask/ui-app/drive.py")).arg(toolyard).arg(app);
-    let expected =
-        if options.window { "xtask/ui-app/window.png" } else { "examples/notes-app/tests/expected.png" };
-    command.arg(pictures).arg(options.repeats.to_string()).arg(workspace::root().join(expected));
-    process::run(in_home(&mut command, home.path()))
+    process::run(in_home(&mut python, home.path()))?;
+    if options.guide {
+        let picture = workspace::root().join("docs/pictures/notes-app.png");
+        std::fs::copy(pictures.join("added.png"), picture).context("write `docs/pictures/notes-app.png`")?;
+    }
+    Ok(())
 }
 
 /// Builds the app with a window and returns its program.

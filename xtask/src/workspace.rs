@@ -18,13 +18,19 @@ pub(crate) fn root() -> &'static Path {
 pub(crate) fn cargo() -> Command {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo.current_dir(root());
-    // The variables that cargo set for this package are not meant for the packages we build: their build scripts
-    // would run again, and everything after them, whenever cargo is called from here and by hand in turn.
+    without_package(&mut cargo);
+    cargo
+}
+
+/// Runs a program without the variables that cargo set for this package. They are not meant for the packages that are
+/// built: their build scripts would run again, and everything after them, whenever cargo is called from here and by
+/// hand in turn.
+pub(crate) fn without_package(command: &mut Command) -> &mut Command {
     let of_this_package = |name: &str| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_");
     for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_str().is_some_and(of_this_package)) {
-        cargo.env_remove(name);
+        command.env_remove(name);
     }
-    cargo
+    command
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -1,8 +1,8 @@
 """Operates the notes app through the gateway, as an agent would: inspect, click, type, wait, look.
 
-Usage: drive.py TOOLYARD NOTES_APP PICTURES REPEATS EXPECTED
+Usage: drive.py TOOLYARD NOTES_APP PICTURES REPEATS EXPECTED [--limits]
 
-EXPECTED is the picture of the app with "Buy milk" typed into its field.
+EXPECTED is the picture of the app with "Buy milk" typed into its field. With --limits it fails if the tools are slow.
 Uses the official Python SDK as the client. Prints the time that each tool took and fails at the first wrong answer.
 """
 
@@ -21,6 +21,13 @@ from mcp.client.stdio import stdio_client
 
 TOOLYARD, NOTES_APP, PICTURES, REPEATS = sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4])
 EXPECTED = sys.argv[5]
+LIMITS = "--limits" in sys.argv[6:]
+# How late an agent that waits may learn of a change, in seconds.
+NOTICE_WITHIN = 0.5
+# How long the notice of the app stays, in seconds.
+NOTICE = 1.5
+# The largest p95, in seconds. A wait takes as long as what it waits for.
+P95, P95_PICTURE = 0.1, 0.2
 times = {}
 
 
@@ -113,15 +120,43 @@ def assert_looks_like(data, expected):
     assert different * 1000 <= count
 
 
-async def notice_after_click(agent):
+async def learned_after_click(agent, button, waited_for, visible):
     """How long after the click that causes it a waiting agent learns of the change, in seconds."""
-    await agent.get("SetValue", name="Title", value="Awaited")
-    waiting = asyncio.create_task(agent.get("WaitForElement", name="Remove Awaited", timeout=10000))
+    waiting = asyncio.create_task(agent.get("WaitForElement", name=waited_for, visible=visible, timeout=10000))
     # Tasks start in the order of their creation, so the wait is sent before the click.
-    await asyncio.create_task(agent.get("ClickElement", name="Add"))
+    await asyncio.create_task(agent.get("ClickElement", name=button))
     clicked = time.monotonic()
-    assert (await waiting)["found"]
-    return time.monotonic() - clicked
+    answer = await waiting
+    assert answer["found"] and answer["visible"] == visible, answer
+    return max(time.monotonic() - clicked, 0)
+
+
+async def changes_are_noticed(agent):
+    """What appears and what goes is noticed at once, also if it goes by itself."""
+    await agent.get("SetValue", name="Title", value="Awaited")
+    appeared = await learned_after_click(agent, "Add", "Remove Awaited", True)
+    added = time.monotonic()
+    gone = await agent.get("WaitForElement", name="Note added", visible=False, timeout=10000)
+    assert gone["found"], gone
+    # The notice was shown before the click was answered, so it must be gone this long after the answer.
+    went = max(time.monotonic() - added - NOTICE, 0)
+    disappeared = await learned_after_click(agent, "Remove Awaited", "Remove Awaited", False)
+    for what, late in [("appeared", appeared), ("went by itself", went), ("was removed", disappeared)]:
+        print(f"a waiting agent learned that an element {what} at most {late * 1e3:.0f} ms after it")
+        assert late < NOTICE_WITHIN, f"that is more than {NOTICE_WITHIN * 1e3:.0f} ms"
+
+
+def report():
+    """Prints how long the tools took, and fails if that is too long and counts."""
+    slow = []
+    for tool, taken in sorted(times.items()):
+        taken.sort()
+        p95 = taken[min(len(taken) - 1, int(len(taken) * 0.95))]
+        print(f"{tool:20} {len(taken):5} calls   p50 {statistics.median(taken) * 1e3:6.1f} ms   p95 {p95 * 1e3:6.1f} ms")
+        limit = P95_PICTURE if tool == "CaptureScreenshot" else P95
+        if tool != "WaitForElement" and p95 >= limit:
+            slow.append(f"{tool}: {p95 * 1e3:.0f} ms, and the limit is {limit * 1e3:.0f} ms")
+    assert not (LIMITS and slow), f"the p95 is too large: {'; '.join(slow)}"
 
 
 def start_app():
@@ -168,8 +203,8 @@ async def main():
                 await agent.picture("repeated.png")
                 assert (await agent.get("ClickElement", name=f"Remove Note {number}"))["clicked"]
 
-            learned = await notice_after_click(agent)
-            print(f"a waiting agent learned of a change {max(learned, 0) * 1e3:.0f} ms after the click was answered")
+            await changes_are_noticed(agent)
+            timed = {tool: list(taken) for tool, taken in times.items()}
 
             # The app dies and comes back; the agent is not reconfigured.
             app.kill()
@@ -188,10 +223,10 @@ async def main():
     finally:
         app.kill()
         app.wait()
-    for tool, taken in sorted(times.items()):
-        taken.sort()
-        p95 = taken[min(len(taken) - 1, int(len(taken) * 0.95))]
-        print(f"{tool:20} {len(taken):5} calls   p50 {statistics.median(taken) * 1e3:6.1f} ms   p95 {p95 * 1e3:6.1f} ms")
+    # The calls after the restart include waits for the app, so they do not count.
+    times.clear()
+    times.update(timed)
+    report()
 
 
 asyncio.run(main())

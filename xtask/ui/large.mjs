@@ -7,7 +7,7 @@ import { execFileSync, spawn } from "node:child_process";
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { connect } from "node:net";
-import { loadavg, tmpdir } from "node:os";
+import { availableParallelism, loadavg, tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 
@@ -16,10 +16,25 @@ const { chromium: browsers } = createRequire(join(modules, "x.js"))("playwright-
 const folder = mkdtempSync(join(tmpdir(), "toolyard-large-"));
 const node = JSON.stringify(process.execPath), server = JSON.stringify(join(dirname(fileURLToPath(import.meta.url)), "server.mjs"));
 const RECORDS = Number(process.env.RECORDS ?? 100_000), ROUNDS = 30, CALLS = 300;
+/** Below this load the machine is quiet. */
+const QUIET = Math.max(1, availableParallelism() / 2);
 const wait = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 const median = (numbers) => [...numbers].sort((a, b) => a - b)[Math.floor(numbers.length / 2)];
 const failures = [];
 function check(is, what) { console.log(`${is ? "ok    " : "FAILED"} ${what}`); if (!is) failures.push(what); }
+/** Every figure with its bound, for the table at the end. */
+const figures = [];
+function bounded(what, figure, bound, unit) {
+  const is = figure <= bound;
+  figures.push([what, `${figure}${unit}`, `${bound}${unit}`, is ? "yes" : "NO"]);
+  check(is, `${what}: ${figure}${unit}, at most ${bound}${unit}`);
+}
+function table() {
+  const rows = [["figure", "measured", "at most", "kept"], ...figures];
+  const widths = rows[0].map((_, at) => Math.max(...rows.map((row) => row[at].length)));
+  const line = (row) => `| ${row.map((cell, at) => cell.padEnd(widths[at])).join(" | ")} |`;
+  console.log([line(rows[0]), line(widths.map((width) => "-".repeat(width))), ...rows.slice(1).map(line)].join("\n"));
+}
 
 async function start(name, sections) {
   const home = join(folder, name);
@@ -87,10 +102,15 @@ await context.addInitScript(() => {
 });
 const url = () => JSON.parse(seen.run("ui", "--json")).url;
 const live = (page) => page.waitForSelector("#connection[data-state=live]", { timeout: 30000 });
-// A machine that does other work as well takes longer over everything.
-const isQuiet = () => loadavg()[0] < 2;
+/** The bounds are those of a quiet machine, and the calls above were work, so the load falls first; as long as that takes,
+ * at most ten minutes. */
+async function quiet() {
+  for (const until = Date.now() + 600_000; loadavg()[0] >= QUIET; await wait(2000)) {
+    if (Date.now() > until) throw new Error(`the load stays at ${loadavg()[0].toFixed(1)}: the bounds are those of a quiet machine`);
+  }
+}
 const pages = [
-  ["upstream/many", () => /10009 tools/.test(document.body.textContent)],
+  ["upstream/many", () => /10,009 tools/.test(document.body.textContent)],
   ["playground", () => document.querySelectorAll("main [data-row]").length > 0],
   ["calls", () => document.querySelectorAll("section[aria-label=Calls] tbody tr").length > 100],
   ["audit", () => document.querySelectorAll("section[aria-label=Records] tbody tr").length > 10],
@@ -98,6 +118,7 @@ const pages = [
   ["yard", () => document.querySelectorAll("section[aria-label=Upstreams] tbody tr").length >= 2],
 ];
 for (const [path, isThere] of pages) {
+  await quiet();
   const page = await context.newPage();
   await page.goto(url());
   await live(page);
@@ -107,8 +128,8 @@ for (const [path, isThere] of pages) {
   for (let at = 0; at < 10; at += 1) { await page.mouse.move(600, 500); await page.mouse.wheel(0, 2000); await wait(30); }
   const paint = await page.evaluate(() => performance.getEntriesByName("first-contentful-paint")[0]?.startTime ?? Infinity);
   const longest = await page.evaluate(() => Math.max(0, ...window.longTasks));
-  check(paint < (isQuiet() ? 1000 : 3000), `${path}: first paint after ${Math.round(paint)} ms`);
-  check(longest <= (isQuiet() ? 100 : 300), `${path}: the longest task took ${Math.round(longest)} ms`);
+  bounded(`${path}: first paint`, Math.ceil(paint), 999, " ms");
+  bounded(`${path}: longest task`, Math.ceil(longest), 100, " ms");
   await page.close();
 }
 
@@ -123,6 +144,7 @@ for (const path of ["yard", "calls", "audit"]) {
 }
 const ends = { seen: client(seen.origin), bare: client(bare.origin) };
 const times = { seen: [], bare: [] };
+await quiet();
 for (let round = 0; round < ROUNDS; round += 1) {
   for (const name of round % 2 ? ["seen", "bare"] : ["bare", "seen"]) {
     for (let at = 0; at < CALLS; at += 1) {
@@ -134,11 +156,15 @@ for (let round = 0; round < ROUNDS; round += 1) {
   }
 }
 const [with_, without] = [median(times.seen), median(times.bare)];
-check(with_ <= without * (isQuiet() ? 1.1 : 1.5), `echo p50 ${with_.toFixed(0)} µs watched, ${without.toFixed(0)} µs not: ${(with_ / without).toFixed(3)} x (load ${loadavg()[0].toFixed(1)})`);
+console.log(`echo p50 ${with_.toFixed(0)} µs watched, ${without.toFixed(0)} µs not`);
+bounded("echo p50, watched / not watched", Math.ceil((with_ / without) * 1000) / 1000, 1.1, " x");
 
+const version = browser.version();
 await browser.close();
 for (const one of [seen, bare]) one.child.kill("SIGTERM");
 await wait(500);
 if (failures.length === 0) rmSync(folder, { recursive: true, force: true });
+table();
+console.log(`Chromium ${version}, ${RECORDS} records, ${ROUNDS} rounds of ${CALLS} calls, load ${loadavg()[0].toFixed(1)}`);
 console.log(failures.length ? `${failures.length} failed; see ${folder}` : "all passed");
 process.exit(failures.length ? 1 : 0);

@@ -142,6 +142,24 @@ impl Entry {
         Some(Self { what, record, call: None, request: None, answer: None, more: Some(more) })
     }
 
+    /// A record without a call, for tests.
+    #[cfg(test)]
+    pub(crate) fn example(what: What, at: SystemTime) -> Self {
+        let record = Record {
+            at,
+            duration: Duration::from_millis(3),
+            upstream: Some("notes".into()),
+            kind: None,
+            name: Some("notes:search".into()),
+            method: Method::new("tools/call"),
+            principal: "ann".into(),
+            client: ClientKey::Gateway,
+            status: Status::Ok,
+            attempts: 1,
+        };
+        Self { what, record, call: None, request: None, answer: None, more: None }
+    }
+
     /// When it happened, in microseconds since 1970.
     pub(crate) fn at(&self) -> i64 {
         micros(self.record.at)
@@ -174,8 +192,10 @@ impl Entry {
         if self.what == What::Opened { "open" } else { self.record.status.as_str() }
     }
 
+    /// Rounded as in the text of the record.
     pub(crate) fn duration_us(&self) -> i64 {
-        i64::try_from(self.record.duration.as_micros()).unwrap_or(i64::MAX)
+        let rounded = self.record.duration.saturating_add(Duration::from_nanos(500));
+        i64::try_from(rounded.as_micros()).unwrap_or(i64::MAX)
     }
 
     /// The record as it is stored and exported.
@@ -221,15 +241,16 @@ impl Entry {
 }
 
 fn put_call(json: &mut Value, call: &OpenCall, is_open: bool) {
-    json["round"] = json!(call.trace.round);
+    json["round"] = json!(call.rounds());
     json["parent"] = json!(call.trace.parent);
     json["view"] = json!(format!("/mcp/{}", call.origin.view).trim_end_matches('/'));
     json["revision"] = json!(call.origin.revision.as_str());
     if is_open {
         return;
     }
-    let (passed, sent, answered) =
-        (call.reached(Mark::Passed), call.reached(Mark::Leased), call.reached(Mark::Answered));
+    let passed = call.reached(Mark::Passed);
+    let sent = call.reached(Mark::Leased);
+    let answered = call.reached(Mark::Answered);
     let (queued, hooked) = (call.reached(Mark::Queued), call.reached(Mark::Hooked));
     if let Some(queued) = queued {
         json["queueUs"] = json!(queued);

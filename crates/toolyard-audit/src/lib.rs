@@ -75,7 +75,7 @@ pub enum AuditError {
     Read(#[from] rusqlite::Error),
     #[error("there is no audit in {0}; a section [audit] in the config switches it on")]
     Missing(PathBuf),
-    #[error("`{0}` is no time; write 30m, 2h, 7d or a date such as 2026-11-18")]
+    #[error("`{0}` is not a time; write 30m, 2h, 7d or a date such as 2026-11-18")]
     Time(String),
     #[error("start the thread that writes the audit")]
     Thread(#[from] std::io::Error),

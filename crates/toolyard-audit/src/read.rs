@@ -1,11 +1,12 @@
 //! Reads the audit: searches, follows and verifies it. Works beside the gateway that writes it, and without one.
 
 use std::path::Path;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rusqlite::types::Value as SqlValue;
-use rusqlite::{Connection, OpenFlags, params_from_iter};
+use rusqlite::{Connection, OpenFlags, Row, params_from_iter};
 use serde_json::{Value, json};
+use toolyard_core::report;
 
 use crate::AuditError;
 use crate::entry::micros;
@@ -16,6 +17,12 @@ const FAILURES: &str = "('tool-error', 'protocol-error', 'timeout', 'failed', 'r
 /// Records of one call: its first record counts only while there is no last one.
 const CALLS: &str = "(what != 'opened' OR NOT EXISTS (SELECT 1 FROM records AS later
     WHERE later.run = records.run AND later.call = records.call AND later.what = 'ended'))";
+
+/// What a check of a record reads: its number, text and hash, and every column that can be searched.
+const COLUMNS: &str =
+    "id, data, hash, at, what, run, call, upstream, tool, principal, client, status, duration_us";
+/// The columns that the text of a record has under the same name.
+const TEXTS: [&str; 7] = ["what", "run", "upstream", "tool", "principal", "client", "status"];
 
 /// What to look for. Empty fields match everything.
 #[derive(Clone, Debug, Default)]
@@ -200,27 +207,25 @@ impl Reader {
         Ok(self.0.query_row("SELECT coalesce(max(id), 0) FROM records", [], |row| row.get(0))?)
     }
 
-    /// Checks every record against its hash, and what is searched against what was recorded.
+    /// Checks every record against its hash, and each of its columns against what was recorded.
     pub fn verify(&self) -> Result<Verified, AuditError> {
+        // One state of the database, whatever is removed meanwhile.
+        let state = self.0.unchecked_transaction()?;
         let (anchor, removed): (String, i64) =
-            self.0
-                .query_row("SELECT anchor, removed FROM chain", [], |row| Ok((row.get(0)?, row.get(1)?)))?;
+            state.query_row("SELECT anchor, removed FROM chain", [], |row| Ok((row.get(0)?, row.get(1)?)))?;
         let mut last = if removed == 0 { START.to_owned() } else { anchor };
-        let mut records = 0;
-        let sql = "SELECT id, data, hash, at, coalesce(upstream, ''), coalesce(tool, ''), principal, status
-            FROM records ORDER BY id";
-        let mut statement = self.0.prepare(sql)?;
+        let (mut records, mut number) = (0, removed);
+        let mut statement = state.prepare(&format!("SELECT {COLUMNS} FROM records ORDER BY id"))?;
         let mut rows = statement.query([])?;
         let mut broken = None;
         while let Some(row) = rows.next()? {
             let (id, data, hash): (i64, String, String) = (row.get(0)?, row.get(1)?, row.get(2)?);
-            records += 1;
-            if chained(&last, &data) != hash {
-                broken = Some((id, "its hash does not fit, or a record before it is missing"));
+            (records, number) = (records + 1, number + 1);
+            if id != number || chained(&last, &data) != hash {
+                broken = Some((id, "its number or hash does not fit, or a record before it is missing"));
                 break;
             }
-            let columns = [row.get(4)?, row.get(5)?, row.get(6)?, row.get::<_, String>(7)?];
-            if !agrees(&data, &columns) {
+            if !agrees(&data, row)? {
                 broken = Some((id, "its searchable fields differ from what was recorded"));
                 break;
             }
@@ -230,10 +235,26 @@ impl Reader {
     }
 }
 
-fn agrees(data: &str, columns: &[String; 4]) -> bool {
+/// Whether the columns of a record have what its text has. Times are compared as the text has them: to the millisecond,
+/// and durations to the microsecond.
+fn agrees(data: &str, row: &Row<'_>) -> rusqlite::Result<bool> {
     let record: Value = serde_json::from_str(data).unwrap_or_default();
-    let fields = ["upstream", "tool", "principal", "status"];
-    fields.iter().zip(columns).all(|(field, column)| record[field].as_str().unwrap_or_default() == column)
+    for field in TEXTS {
+        let column: Option<String> = row.get(field)?;
+        if record[field].as_str() != column.as_deref() {
+            return Ok(false);
+        }
+    }
+    let (call, at, duration): (Option<i64>, i64, i64) =
+        (row.get("call")?, row.get("at")?, row.get("duration_us")?);
+    let at = UNIX_EPOCH + Duration::from_micros(u64::try_from(at).unwrap_or(0));
+    // Records of earlier versions have the whole microseconds, so they may have one less than the rounded text.
+    let recorded = record["durationMs"].as_f64().unwrap_or(0.0) * 1_000.0;
+    let difference = recorded - Duration::from_micros(duration.unsigned_abs()).as_secs_f64() * 1_000_000.0;
+    Ok(record["call"].as_i64() == call
+        && record["at"].as_str() == Some(&*report::at(at))
+        && duration >= 0
+        && (-0.5..1.5).contains(&difference))
 }
 
 fn with_id(id: i64, data: &str) -> Value {

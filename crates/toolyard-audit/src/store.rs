@@ -94,17 +94,32 @@ impl Store {
         let limit = i64::try_from(REMOVED_AT_ONCE).unwrap_or(i64::MAX);
         let mut up_to: Option<i64> =
             transaction.query_row(too_old, params![oldest, limit], |row| row.get(0))?;
-        if used_bytes(&transaction)? > options.max_bytes {
+        let too_many = surplus(&transaction, options.max_bytes)?.min(limit);
+        if too_many > 0 {
             let first = "SELECT max(id) FROM (SELECT id FROM records ORDER BY id LIMIT ?1)";
-            up_to = up_to.max(transaction.query_row(first, [limit], |row| row.get(0))?);
+            up_to = up_to.max(transaction.query_row(first, [too_many], |row| row.get(0))?);
         }
         let removed = match up_to {
             None => 0,
             Some(up_to) => remove(&transaction, up_to)?,
         };
+        let is_large = used_bytes(&transaction)? > options.max_bytes;
         transaction.commit()?;
-        Ok(removed >= REMOVED_AT_ONCE)
+        Ok(removed >= REMOVED_AT_ONCE || (removed > 0 && is_large))
     }
+}
+
+/// How many records to remove until the others take a tenth less than allowed, judged by their average size. Zero if
+/// they take no more than allowed.
+fn surplus(connection: &Connection, max_bytes: u64) -> rusqlite::Result<i64> {
+    let used = used_bytes(connection)?;
+    if used <= max_bytes {
+        return Ok(0);
+    }
+    let count: i64 = connection.query_row("SELECT count(*) FROM records", [], |row| row.get(0))?;
+    let excess = u128::from(used - max_bytes / 10 * 9);
+    let share = u128::from(count.unsigned_abs()) * excess / u128::from(used.max(1));
+    Ok(i64::try_from(share).unwrap_or(i64::MAX).max(1))
 }
 
 /// What the records take, without pages that are free again.
@@ -155,4 +170,126 @@ fn insert(
 /// The hash of a record: over the hash before it and its own text.
 pub(crate) fn chained(last: &str, data: &str) -> String {
     HEXLOWER.encode(&Sha256::new().chain_update(last).chain_update("\n").chain_update(data).finalize())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::entry::What;
+    use crate::{FILE, Reader};
+
+    const DAY: Duration = Duration::from_hours(24);
+
+    struct Kept {
+        store: Store,
+        folder: tempfile::TempDir,
+    }
+
+    impl Kept {
+        fn new() -> Self {
+            let folder = tempfile::tempdir().unwrap();
+            let store = Store::open(&folder.path().join(FILE), Durability::Normal).unwrap();
+            Self { store, folder }
+        }
+
+        /// Writes one record for each of these moments.
+        fn write(&mut self, moments: impl Iterator<Item = SystemTime>, options: &AuditOptions) {
+            let entries: Vec<Entry> = moments.map(|at| Entry::example(What::Ended, at)).collect();
+            self.store.write(&entries, "run", options).unwrap();
+        }
+
+        fn prune_all(&mut self, now: SystemTime, options: &AuditOptions) {
+            while self.store.prune(now, options).unwrap() {}
+        }
+
+        /// How many records there are and how many were removed, if the chain is whole.
+        fn verified(&self) -> (u64, u64) {
+            let verified = Reader::open(&self.folder.path().join(FILE)).unwrap().verify().unwrap();
+            assert_eq!(verified.broken, None);
+            (verified.records, verified.removed)
+        }
+    }
+
+    #[test]
+    fn records_that_are_too_old_are_removed_and_the_rest_verifies_before_and_after_new_ones() {
+        let (mut kept, options) = (Kept::new(), AuditOptions { keep: 7 * DAY, ..AuditOptions::default() });
+        let now = SystemTime::now();
+        kept.write((0..10).rev().map(|days| now - days * DAY), &options);
+        kept.prune_all(now, &options);
+        // Those of 9 and 8 days ago are older than 7 days; the one of exactly 7 days ago is not.
+        assert_eq!(kept.verified(), (8, 2));
+        kept.write(std::iter::once(now), &options);
+        assert_eq!(kept.verified(), (9, 2));
+    }
+
+    #[test]
+    fn a_change_of_any_column_of_a_record_is_found() {
+        let changes = [
+            "id = id + 1",
+            "at = at + 1000",
+            "what = 'opened'",
+            "run = 'other'",
+            "call = 7",
+            "upstream = 'other'",
+            "upstream = NULL",
+            "tool = 'notes:remove'",
+            "principal = 'bob'",
+            "client = 'other'",
+            "status = 'cancelled'",
+            "duration_us = duration_us + 1000",
+            "duration_us = -duration_us",
+            "data = replace(data, 'ann', 'bob')",
+            "hash = upper(hash)",
+        ];
+        let columns = SCHEMA.lines().take_while(|line| *line != ");").skip(2);
+        let names: Vec<&str> = columns.map(|line| line.trim().split(' ').next().unwrap()).collect();
+        assert_eq!(names.len(), 13, "{names:?}");
+        for name in names {
+            assert!(
+                changes.iter().any(|change| change.starts_with(&format!("{name} = "))),
+                "`{name}` is tried"
+            );
+        }
+        for change in changes {
+            let mut kept = Kept::new();
+            kept.write((0..3).map(|_| SystemTime::now()), &AuditOptions::default());
+            assert_eq!(kept.verified(), (3, 0));
+            // The last record, so that no number of another one is taken.
+            let sql = format!("UPDATE records SET {change} WHERE id = 3");
+            assert_eq!(kept.store.connection.execute(&sql, []).unwrap(), 1);
+            let verified = Reader::open(&kept.folder.path().join(FILE)).unwrap().verify().unwrap();
+            assert!(verified.broken.is_some(), "`{change}` is found");
+        }
+    }
+
+    #[test]
+    fn an_audit_of_which_every_record_was_removed_goes_on_with_the_same_chain() {
+        let (mut kept, options) = (Kept::new(), AuditOptions { keep: DAY, ..AuditOptions::default() });
+        let now = SystemTime::now();
+        kept.write([now - 3 * DAY, now - 2 * DAY].into_iter(), &options);
+        kept.prune_all(now, &options);
+        assert_eq!(kept.verified(), (0, 2));
+        let path = kept.folder.path().join(FILE);
+        kept.store = Store::open(&path, Durability::Normal).unwrap();
+        kept.write(std::iter::once(now), &options);
+        assert_eq!(kept.verified(), (1, 2));
+    }
+
+    #[test]
+    fn only_as_many_of_the_oldest_records_are_removed_as_take_too_much_room() {
+        let options = AuditOptions { max_bytes: 512 * 1024, ..AuditOptions::default() };
+        let mut kept = Kept::new();
+        kept.write((0..2_000).map(|_| SystemTime::now()), &options);
+        let before = used_bytes(&kept.store.connection).unwrap();
+        assert!(before > options.max_bytes, "{before} bytes are not too much");
+        kept.prune_all(SystemTime::now(), &options);
+        let after = used_bytes(&kept.store.connection).unwrap();
+        assert!(after <= options.max_bytes, "{after} bytes are still too much");
+        assert!(after >= options.max_bytes / 2, "{after} bytes are left, and more had room");
+        let (records, removed) = kept.verified();
+        assert_eq!(records + removed, 2_000);
+        let first: i64 =
+            kept.store.connection.query_row("SELECT min(id) FROM records", [], |row| row.get(0)).unwrap();
+        assert_eq!(u64::try_from(first).unwrap(), removed + 1, "the oldest are removed");
+    }
 }

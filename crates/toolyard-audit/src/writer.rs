@@ -2,9 +2,12 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
+use parking_lot::Mutex;
+use tokio::runtime::Runtime;
 use tokio::sync::{mpsc, oneshot};
+use tokio::time::{Instant, timeout_at};
 
 use crate::entry::Entry;
 use crate::store::Store;
@@ -14,14 +17,34 @@ use crate::{AuditOptions, Durability};
 const BATCH: usize = 256;
 /// How long the first record of a batch waits for others, where no call waits for it.
 const GATHER: Duration = Duration::from_millis(50);
-/// How often old records are looked for.
+/// How often old records are looked for, whether or not there are new ones.
 const PRUNE_EVERY: Duration = Duration::from_mins(1);
 
-/// One record for the writer, and where to confirm that it is committed.
-pub(crate) struct Message {
-    pub(crate) entry: Entry,
-    pub(crate) committed: Option<oneshot::Sender<Result<(), String>>>,
+/// Where to confirm that a record is committed.
+pub(crate) type Committed = oneshot::Sender<Result<(), String>>;
+
+pub(crate) enum Message {
+    Record(Box<Entry>, Option<Committed>),
+    /// There are records in [`Kept`].
+    Look,
 }
+
+/// Records that must not be dropped and whose calls cannot wait. There are at most as many as calls that end while one
+/// batch is written, since a new call begins only when its first record is committed.
+#[derive(Default)]
+pub(crate) struct Kept(Mutex<Vec<Entry>>);
+
+impl Kept {
+    pub(crate) fn add(&self, entry: Entry) {
+        self.0.lock().push(entry);
+    }
+
+    fn take(&self) -> Vec<Entry> {
+        std::mem::take(&mut *self.0.lock())
+    }
+}
+
+type Batch = Vec<(Entry, Option<Committed>)>;
 
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
@@ -30,47 +53,80 @@ pub(crate) struct Counts {
     pub(crate) failed: AtomicU64,
 }
 
+/// When old records are looked for, and what time it is then.
+pub(crate) struct Clock {
+    pub(crate) every: Duration,
+    pub(crate) now: Box<dyn Fn() -> SystemTime + Send>,
+}
+
+impl Default for Clock {
+    fn default() -> Self {
+        Self { every: PRUNE_EVERY, now: Box::new(SystemTime::now) }
+    }
+}
+
 pub(crate) struct Writer {
     pub(crate) store: Store,
     pub(crate) queue: mpsc::Receiver<Message>,
+    pub(crate) kept: Arc<Kept>,
     pub(crate) run: String,
     pub(crate) options: AuditOptions,
     pub(crate) counts: Arc<Counts>,
+    pub(crate) clock: Clock,
 }
 
 impl Writer {
-    /// Writes until all senders are gone.
-    pub(crate) fn run(mut self) {
-        let mut pruned: Option<Instant> = None;
-        while let Some(first) = self.queue.blocking_recv() {
-            let batch = self.gather(first);
-            self.commit(batch);
-            if pruned.is_none_or(|pruned| pruned.elapsed() >= PRUNE_EVERY) {
-                pruned = Some(Instant::now());
-                self.prune();
+    /// Writes until all senders are gone. Removes old records at once and then at intervals, also while nothing is
+    /// written. `waits` is the runtime in which this thread waits for messages and for the next interval.
+    pub(crate) fn run(mut self, waits: &Runtime) {
+        let mut next_prune = Instant::now();
+        loop {
+            // What is queued is received even if it is time to remove something.
+            match waits.block_on(async { timeout_at(next_prune, self.queue.recv()).await }) {
+                Ok(Some(first)) => {
+                    let batch = self.gather(first);
+                    self.commit(batch);
+                }
+                Ok(None) => break,
+                Err(_) => {}
+            }
+            if Instant::now() >= next_prune {
+                let has_more = self.prune();
+                next_prune = Instant::now() + if has_more { Duration::ZERO } else { self.clock.every };
             }
         }
+        // The last of them may have found no room for its message.
+        let last = self.kept.take().into_iter().map(|entry| (entry, None)).collect();
+        self.commit(last);
     }
 
-    fn gather(&mut self, first: Message) -> Vec<Message> {
-        let mut batch = vec![first];
-        let waits = |batch: &[Message]| batch.iter().any(|message| message.committed.is_some());
+    fn gather(&mut self, first: Message) -> Batch {
+        let mut batch = Batch::new();
+        let mut next = Ok(first);
         let until = Instant::now() + GATHER;
-        while batch.len() < BATCH {
-            match self.queue.try_recv() {
-                Ok(message) => batch.push(message),
-                Err(_) if waits(&batch) || self.options.durability == Durability::Full => break,
+        loop {
+            match next {
+                Ok(Message::Record(entry, committed)) => batch.push((*entry, committed)),
+                Ok(Message::Look) => {}
+                Err(_) if self.options.durability == Durability::Full => break,
                 Err(mpsc::error::TryRecvError::Disconnected) => break,
                 Err(mpsc::error::TryRecvError::Empty) if Instant::now() >= until => break,
                 Err(mpsc::error::TryRecvError::Empty) => std::thread::sleep(Duration::from_millis(5)),
             }
+            if batch.len() >= BATCH {
+                break;
+            }
+            next = self.queue.try_recv();
         }
+        batch.extend(self.kept.take().into_iter().map(|entry| (entry, None)));
         batch
     }
 
-    fn commit(&mut self, batch: Vec<Message>) {
-        let (entries, waiting): (Vec<Entry>, Vec<_>) =
-            batch.into_iter().map(|message| (message.entry, message.committed)).unzip();
+    fn commit(&mut self, batch: Batch) {
+        if batch.is_empty() {
+            return;
+        }
+        let (entries, waiting): (Vec<Entry>, Vec<_>) = batch.into_iter().unzip();
         let written = self.store.write(&entries, &self.run, &self.options).map_err(|error| error.to_string());
         let count = entries.len() as u64;
         match &written {
@@ -85,16 +141,11 @@ impl Writer {
         }
     }
 
-    fn prune(&mut self) {
-        loop {
-            match self.store.prune(SystemTime::now(), &self.options) {
-                Ok(true) => {}
-                Ok(false) => return,
-                Err(error) => {
-                    tracing::warn!(%error, "old records of the audit could not be removed");
-                    return;
-                }
-            }
-        }
+    /// Removes some of the old records. Returns whether there are more.
+    fn prune(&mut self) -> bool {
+        self.store.prune((self.clock.now)(), &self.options).unwrap_or_else(|error| {
+            tracing::warn!(%error, "old records of the audit could not be removed");
+            false
+        })
     }
 }

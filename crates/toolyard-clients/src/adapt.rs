@@ -10,7 +10,7 @@ use toolyard_config::secret;
 
 use crate::read::{Foreign, Input};
 
-/// What became of it.
+/// A server converted to a definition, with the values that it still needs.
 #[derive(Debug)]
 pub struct Adapted {
     pub definition: Definition,
@@ -36,7 +36,7 @@ impl fmt::Debug for StoredSecret {
 /// How the note about a secret that was left behind begins; the file follows.
 pub const VALUE_STAYS: &str = "its value stays in ";
 
-/// What becomes of secrets in an import.
+/// How an import treats secrets.
 #[derive(Clone, Copy)]
 pub enum SecretUse<'a> {
     /// They stay where they are; the definition refers to variables.
@@ -57,7 +57,7 @@ impl fmt::Debug for SecretUse<'_> {
     }
 }
 
-/// Where a server comes from, as far as its values depend on it.
+/// The source of a server, as far as its values depend on it.
 pub(crate) struct Context<'a> {
     pub project: Option<&'a Path>,
     pub inputs: &'a [Input],

@@ -3,7 +3,7 @@
 
 use serde_json::{Map, Value, json};
 
-/// What Claude Code calls an event, and the point that it is here.
+/// The names of Claude Code's events, each with the matching point of Toolyard.
 const EVENTS: [(&str, &str); 8] = [
     ("PreToolUse", "pre_tool_call"),
     ("PostToolUse", "post_tool_call"),

@@ -7,12 +7,12 @@ use toolyard_config::definition::Definition;
 use crate::Client;
 use crate::json::Document;
 use crate::read::Foreign;
-use crate::toml;
+use crate::{toml, yaml};
 
 /// The entry of one client.
 #[derive(Debug)]
 pub struct Entry {
-    /// Nothing for a client that is not known here.
+    /// `None` for an unknown client.
     pub client: Option<Client>,
     pub command: String,
     pub args: Vec<String>,
@@ -26,6 +26,7 @@ impl Entry {
         let section = client.section();
         match client {
             Client::Codex => toml::with("", section, name, self),
+            Client::Goose => yaml::with("", section, name, self).unwrap_or_default(),
             _ => Document::read("{}\n").and_then(|file| file.with(section, name, self)).unwrap_or_default(),
         }
     }
@@ -36,6 +37,11 @@ impl Entry {
             let command: Vec<&String> = std::iter::once(&self.command).chain(&self.args).collect();
             return vec![("type", json!("local")), ("command", json!(command)), ("enabled", json!(true))];
         }
+        if self.client == Some(Client::Goose) {
+            let program =
+                [("type", json!("stdio")), ("cmd", json!(self.command)), ("args", json!(self.args))];
+            return program.into_iter().chain([("enabled", json!(true)), ("timeout", json!(300))]).collect();
+        }
         let kind = match self.client {
             Some(Client::ClaudeCode | Client::Cursor | Client::Vscode) => Some(("type", json!("stdio"))),
             _ => None,
@@ -44,8 +50,16 @@ impl Entry {
         kind.into_iter().chain(rest).collect()
     }
 
-    pub fn value(&self) -> Value {
-        Value::Object(self.fields().into_iter().map(|(key, value)| (key.to_owned(), value)).collect())
+    /// Its keys under this name, which Goose repeats among them.
+    pub fn fields_named(&self, name: &str) -> Vec<(&'static str, Value)> {
+        let own = (self.client == Some(Client::Goose)).then(|| ("name", json!(name)));
+        own.into_iter().chain(self.fields()).collect()
+    }
+
+    pub fn value_named(&self, name: &str) -> Value {
+        Value::Object(
+            self.fields_named(name).into_iter().map(|(key, value)| (key.to_owned(), value)).collect(),
+        )
     }
 
     /// Whether the existing entry does the same. Other keys in it belong to the user.

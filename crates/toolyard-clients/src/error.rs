@@ -10,7 +10,7 @@ use toolyard_config::Problem;
 pub enum ClientError {
     /// The file is not valid; each problem has its place in it.
     Config(Vec<Problem>),
-    /// What was asked for cannot be done; the problem has the reason and what to do instead.
+    /// The request cannot be carried out; the problem has the reason and what to do instead.
     Refused(Problem),
     /// Another program has the file.
     Locked(io::Error),
@@ -30,7 +30,7 @@ impl fmt::Display for ClientError {
 
 impl std::error::Error for ClientError {}
 
-/// What was asked for cannot be done, and what to do instead.
+/// The error of a request that cannot be carried out, with what to do instead.
 pub(crate) fn refused(message: impl Into<String>, help: impl Into<String>) -> ClientError {
     ClientError::Refused(Problem::error("", message, help))
 }

@@ -8,30 +8,38 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 use toolyard_config::jsonc;
 use toolyard_config::save::{self, Change, Lock, Readers};
-use toolyard_config::{File, Format, Problem};
+use toolyard_config::{File, Problem};
 use toolyard_config::{environment, state_dir};
 
 use super::entry::Entry;
 use super::json::Document;
-use super::toml;
+use super::{toml, yaml};
 use crate::error::{ClientError, refused};
 use crate::read::{Foreign, InFolder, section};
 use crate::{Client, System};
 
-/// What a client that has no config yet starts from.
+/// The initial content of a config file that does not exist yet.
 const EMPTY: &str = "{}\n";
 
-/// For so long an empty file may be one that its client is writing.
+/// An empty file that is younger than this may be one that its client is just writing.
 const BEING_WRITTEN: Duration = Duration::from_secs(5);
 
-/// Whose config it is.
+/// The scope of a config file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Scope {
     /// Yours, for everything you do.
     #[default]
     User,
-    /// That of the project in this folder, which may be shared.
+    /// The project in this folder, whose file may be shared.
     Project,
+}
+
+/// The format of a config file.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Format {
+    Json,
+    Toml,
+    Yaml,
 }
 
 #[derive(Debug)]
@@ -42,7 +50,7 @@ pub struct ClientFile {
     /// Its content; nothing if it does not exist.
     before: Option<String>,
     servers: Vec<Foreign>,
-    /// Where else its client has Toolyard, in this file, for single folders.
+    /// Further entries of Toolyard in this file, which its client keeps for single folders.
     pub in_folders: Vec<InFolder>,
     /// No other run changes it meanwhile.
     _lock: Option<Lock>,
@@ -71,7 +79,8 @@ impl ClientFile {
             return Err(refused(message, "make the file that it leads to, or remove the link"));
         }
         let text = before.as_deref().unwrap_or_default();
-        if client != Client::Codex && !is_blank(text) && is_blank(&jsonc::plain(text)) {
+        let is_json = ![Client::Codex, Client::Goose].contains(&client);
+        if is_json && !is_blank(text) && is_blank(&jsonc::plain(text)) {
             let message = format!("{} has nothing but comments", path.display());
             return Err(refused(message, "write {} at its end, and try again"));
         }
@@ -87,7 +96,7 @@ impl ClientFile {
         let mut named = self.servers.iter().filter(|server| server.name == name);
         match (named.next(), named.next()) {
             (_, Some(second)) => {
-                let problem = Problem::error(name, "it is there twice", "keep one of the two");
+                let problem = Problem::error(name, "it is a duplicate", "keep one of the two");
                 Err(ClientError::Config(vec![Problem { place: Some(second.place.clone()), ..problem }]))
             }
             (first, None) => Ok(first),
@@ -104,13 +113,15 @@ impl ClientFile {
         let (text, section) = (self.text(), self.client.section());
         let is_new = self.servers.iter().all(|server| server.name != name);
         let after = match self.format() {
+            Format::Yaml if is_new => yaml::with(text, section, name, entry),
+            Format::Yaml => yaml::with_replaced(text, section, name, entry),
             Format::Json if is_new => Document::read(text).and_then(|file| file.with(section, name, entry)),
             Format::Json => Document::read(text).and_then(|file| file.with_replaced(section, name, entry)),
             Format::Toml if is_new => Some(toml::with(text, section, name, entry)),
             Format::Toml => toml::with_replaced(text, section, name, entry),
         };
         self.checked(after, |servers| {
-            servers.insert(name.to_owned(), entry.value());
+            servers.insert(name.to_owned(), entry.value_named(name));
         })
     }
 
@@ -120,6 +131,7 @@ impl ClientFile {
         let after = match self.format() {
             Format::Json => Document::read(text).and_then(|file| file.without(section, name)),
             Format::Toml => toml::without(text, section, name),
+            Format::Yaml => yaml::without(text, section, name),
         };
         self.checked(after, |servers| {
             servers.remove(name);
@@ -128,7 +140,7 @@ impl ClientFile {
 
     /// Writes it; where the file is kept as it was.
     pub fn save(&self, after: &str) -> Result<Option<PathBuf>, ClientError> {
-        let readers = if self.scope == Scope::User { Readers::Owner } else { Readers::Usual };
+        let readers = if self.scope == Scope::User { Readers::Owner } else { Readers::SystemDefault };
         let before = self.before.as_deref();
         let kept = before.filter(|before| !before.is_empty());
         let attempt = |error: std::io::Error| ClientError::Write(self.path.clone(), error);
@@ -144,7 +156,7 @@ impl ClientFile {
         Ok(backup.map(|backup| backup.path))
     }
 
-    /// What the name of its backup begins with: beside it, but not where a project's secrets would get into its
+    /// The start of the backup's path: beside the file, but not where a project's secrets would get into its
     /// history.
     fn kept_at(&self) -> PathBuf {
         let base = state_dir::base(&environment).filter(|_| self.scope == Scope::Project);
@@ -170,7 +182,11 @@ impl ClientFile {
     }
 
     fn format(&self) -> Format {
-        if self.client == Client::Codex { Format::Toml } else { Format::Json }
+        match self.client {
+            Client::Codex => Format::Toml,
+            Client::Goose => Format::Yaml,
+            _ => Format::Json,
+        }
     }
 
     /// The new text, if it has exactly the intended change and may be written.
@@ -190,7 +206,7 @@ impl ClientFile {
         let is_right = made.is_some() && made.map(|root| without_empty(root, section)) == expected;
         after.filter(|_| is_right).ok_or_else(|| {
             let message = format!("{} is written in a way that cannot be changed here", self.path.display());
-            refused(message, "change it by hand; --print prints what belongs in")
+            refused(message, "edit the file by hand; --print prints the entry to add")
         })
     }
 
@@ -198,8 +214,8 @@ impl ClientFile {
         let Ok(about) = std::fs::metadata(&self.path) else { return Ok(()) };
         let (path, name) = (self.path.display(), self.client.name());
         if about.permissions().readonly() {
-            let help = "let yourself write it, or paste what --print prints";
-            return Err(refused(format!("{path} may only be read"), help));
+            let help = "make the file writable for you, or paste the output of --print";
+            return Err(refused(format!("{path} is read-only"), help));
         }
         // Some clients empty their file and then write it, and what they write then would be lost.
         let age = about.modified().ok().and_then(|changed| changed.elapsed().ok()).unwrap_or_default();
@@ -212,7 +228,7 @@ impl ClientFile {
             ));
         }
         if is_blank && age < BEING_WRITTEN {
-            let message = format!("{path} is empty since a moment ago: {name} may be about to write it");
+            let message = format!("{path} was emptied a moment ago: {name} may be about to write it");
             return Err(refused(message, "try again in some seconds, or remove the file"));
         }
         Ok(())
@@ -220,6 +236,7 @@ impl ClientFile {
 
     fn value(&self, text: &str) -> Option<Map<String, Value>> {
         match self.format() {
+            Format::Yaml => yaml::value(text),
             Format::Json => serde_json::from_str(jsonc::plain(text).trim_start_matches('\u{feff}')).ok(),
             Format::Toml => match serde_json::to_value(::toml::from_str::<::toml::Table>(text).ok()?).ok()? {
                 Value::Object(root) => Some(root),

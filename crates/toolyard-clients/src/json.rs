@@ -53,7 +53,7 @@ impl<'a> Document<'a> {
         Some(Self { text, plain, root })
     }
 
-    /// With the entry as the last one of the section.
+    /// Returns the text with the entry added at the end of the section.
     pub(crate) fn with(&self, section: &str, name: &str, entry: &Entry) -> Option<String> {
         let Some((_, member)) = self.root.member(section) else {
             let layout = self.layout(&self.root);
@@ -66,7 +66,7 @@ impl<'a> Document<'a> {
         Some(changed(self.text, self.inserted(&object, name, &layout, value)))
     }
 
-    /// With the entry instead of what is there under its name.
+    /// Returns the text with the entry in place of the present one of this name.
     pub(crate) fn with_replaced(&self, section: &str, name: &str, entry: &Entry) -> Option<String> {
         let object = Object::at(&self.plain, self.root.member(section)?.1.value.clone())?;
         let (_, member) = object.member(name)?;
@@ -195,7 +195,7 @@ impl<'a> Document<'a> {
         }
     }
 
-    /// Where comments and a comma end in a range that holds nothing else but space.
+    /// Finds the ends of the comments and of the comma in a range that has nothing else but white space.
     fn gap(&self, range: Range<usize>) -> Gap {
         let bytes = self.text.as_bytes();
         let mut gap = Gap { comma: None, tail: range.start, has_comment: false, ends_in_line: false };
@@ -231,7 +231,7 @@ impl<'a> Document<'a> {
         &self.text[object.open + 1..object.close]
     }
 
-    /// What a line starts with, where this is the first thing on it.
+    /// The indentation of a line, if nothing but white space is before this position.
     fn own_indent(&self, at: usize) -> Option<&str> {
         let start = self.text[..at].rfind('\n')? + 1;
         Some(&self.text[start..at]).filter(|space| space.trim().is_empty())

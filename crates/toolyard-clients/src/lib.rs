@@ -1,4 +1,4 @@
-//! What is known of other clients: where they keep their servers, and in which form. `import` takes servers from
+//! The config files of other clients: where they are, and their formats. `import` reads servers from
 //! there, `install` puts Toolyard in.
 
 mod error;
@@ -11,6 +11,7 @@ mod entry;
 mod file;
 mod json;
 mod toml;
+mod yaml;
 
 use std::path::{Path, PathBuf};
 
@@ -39,6 +40,7 @@ pub enum Client {
     Continue,
     Junie,
     Amp,
+    Goose,
     Mcpproxy,
 }
 
@@ -56,12 +58,12 @@ pub struct Origin {
     /// The client, as people call it; empty for a file that was named.
     pub client: &'static str,
     pub path: PathBuf,
-    /// The folder that the file belongs to, where it is no file of the user's own.
+    /// The folder that the file belongs to, where not a regular file of the user's own.
     pub project: Option<PathBuf>,
 }
 
 impl Client {
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::ClaudeCode,
         Self::ClaudeDesktop,
         Self::Cursor,
@@ -75,10 +77,11 @@ impl Client {
         Self::Continue,
         Self::Junie,
         Self::Amp,
+        Self::Goose,
         Self::Mcpproxy,
     ];
 
-    /// As it is typed.
+    /// The id, as users type it.
     pub fn id(self) -> &'static str {
         match self {
             Self::ClaudeCode => "claude-code",
@@ -94,6 +97,7 @@ impl Client {
             Self::Continue => "continue",
             Self::Junie => "junie",
             Self::Amp => "amp",
+            Self::Goose => "goose",
             Self::Mcpproxy => "mcpproxy",
         }
     }
@@ -108,7 +112,7 @@ impl Client {
         }
     }
 
-    /// As people call it.
+    /// The name for people.
     pub fn name(self) -> &'static str {
         match self {
             Self::ClaudeCode => "Claude Code",
@@ -124,11 +128,12 @@ impl Client {
             Self::Continue => "Continue",
             Self::Junie => "Junie (JetBrains)",
             Self::Amp => "Amp",
+            Self::Goose => "Goose",
             Self::Mcpproxy => "mcpproxy",
         }
     }
 
-    /// In the user's folders, as each system names them: Linux, macOS, Windows.
+    /// The paths below the user's folders: on Linux, on macOS, on Windows.
     fn in_home(self) -> [&'static str; 3] {
         match self {
             Self::ClaudeCode => ["$CLAUDE/.claude.json"; 3],
@@ -164,6 +169,11 @@ impl Client {
             Self::Amp => {
                 ["$CONFIG/amp/settings.json", "~/.config/amp/settings.json", "~/.config/amp/settings.json"]
             }
+            Self::Goose => [
+                "$CONFIG/goose/config.yaml",
+                "~/.config/goose/config.yaml",
+                "$APPDATA/Block/goose/config/config.yaml",
+            ],
             Self::Mcpproxy => ["~/.mcpproxy.json"; 3],
         }
     }
@@ -223,6 +233,7 @@ impl Client {
             Self::Vscode => "servers",
             Self::Codex => "mcp_servers",
             Self::Zed => "context_servers",
+            Self::Goose => "extensions",
         }
     }
 
@@ -231,7 +242,7 @@ impl Client {
         self.in_project().map(|path| below(folder.to_owned(), path))
     }
 
-    /// In the working directory.
+    /// The path below the working directory, for clients with project files.
     fn in_project(self) -> Option<&'static str> {
         match self {
             Self::ClaudeCode => Some(".mcp.json"),
@@ -245,7 +256,7 @@ impl Client {
             Self::Continue => Some(".continue/mcpServers/mcp.json"),
             Self::Junie => Some(".junie/mcp/mcp.json"),
             Self::Amp => Some(".amp/settings.json"),
-            Self::ClaudeDesktop | Self::Windsurf | Self::Cline => None,
+            Self::ClaudeDesktop | Self::Windsurf | Self::Cline | Self::Goose => None,
         }
     }
 }
@@ -310,12 +321,12 @@ fn packaged(variables: &Variables<'_>) -> Vec<PathBuf> {
     if there.is_empty() { files } else { there }
 }
 
-/// As the system writes it.
+/// Joins a path in the notation of the system.
 fn below(folder: PathBuf, path: &str) -> PathBuf {
     path.split('/').fold(folder, |folder, name| folder.join(name))
 }
 
-/// Where the servers of these clients may be, or of all where none is named.
+/// The files in which these clients may have servers; those of all clients if none is named.
 pub fn origins(clients: &[Client], variables: &Variables<'_>) -> Vec<Origin> {
     let folder = std::env::current_dir().unwrap_or_default();
     let clients = if clients.is_empty() { &Client::ALL[..] } else { clients };

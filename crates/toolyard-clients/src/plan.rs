@@ -69,7 +69,7 @@ pub fn plan(
             }
         };
         if servers.is_empty() && origin.client.is_empty() {
-            let message = format!("{} holds no servers in a form that is known", origin.path.display());
+            let message = format!("{} has no servers in a known format", origin.path.display());
             let help = "known are `mcpServers`, `servers`, `context_servers` and [mcp_servers]";
             remarks.push(Problem::error("", message, help));
         }

@@ -6,7 +6,7 @@ use toolyard_config::own::leads_to_toolyard;
 use toolyard_config::save;
 use toolyard_config::{Entry, File, Format, Place, Problem, Value};
 
-use super::Origin;
+use super::{Origin, yaml};
 
 /// A server as another client has it.
 #[derive(Debug)]
@@ -53,6 +53,9 @@ pub(crate) fn read(origin: &Origin) -> Result<(Vec<Foreign>, Vec<Input>), Vec<Pr
     let of_folder = of_folder(&root, origin).iter().map(|entry| foreign(&file, entry));
     found.extend(of_folder.map(|foreign| Foreign { is_of_folder: true, ..foreign }));
     found.extend(of_opencode(&root).map(|entry| foreign(&file, entry)));
+    // Other clients have other things under this key.
+    let of_goose = descend(&root, &["extensions"]).filter(|_| is_yaml(&file)).unwrap_or_default();
+    found.extend(of_goose.iter().map(|entry| foreign(&file, entry)));
     found.extend(apps(&file, &root));
     Ok((found, inputs(&root)))
 }
@@ -64,7 +67,7 @@ pub struct InFolder {
     pub name: String,
 }
 
-/// What Claude Code keeps for single folders, as far as it is Toolyard.
+/// The entries of Toolyard that Claude Code keeps for single folders.
 fn in_folders(root: &[Entry]) -> Vec<InFolder> {
     let mut found = Vec::new();
     for folder in descend(root, &["projects"]).unwrap_or_default() {
@@ -95,7 +98,7 @@ fn servers(file: &File, root: &[Entry], key: &str) -> Result<Vec<Foreign>, Vec<P
     let mut found = root.iter().filter(|entry| entry.key == key);
     let (Some(section), second) = (found.next(), found.next()) else { return Ok(Vec::new()) };
     if let Some(second) = second {
-        return Err(vec![wrong(second, "it is there twice".to_owned(), "keep one of the two")]);
+        return Err(vec![wrong(second, "it is a duplicate".to_owned(), "keep one of the two")]);
     }
     let Value::Table(servers) = &section.node.value else {
         let message = format!("expected a table of servers, found {}", section.node.value.kind());
@@ -105,6 +108,13 @@ fn servers(file: &File, root: &[Entry], key: &str) -> Result<Vec<Foreign>, Vec<P
 }
 
 fn parse(mut file: File) -> Result<(File, Vec<Entry>), Vec<Problem>> {
+    if is_yaml(&file) {
+        let root = yaml::keys(&file.text).map_err(|error| {
+            let message = format!("{} cannot be read: {error}", file.path.display());
+            vec![Problem::error("", message, "fix it there")]
+        })?;
+        return Ok((file, root));
+    }
     if file.format() == Format::Json {
         file.text = jsonc::plain(&file.text);
     }
@@ -116,6 +126,10 @@ fn parse(mut file: File) -> Result<(File, Vec<Entry>), Vec<Problem>> {
         |problem: Problem| beyond_us(&problem).unwrap_or(Problem { help: help.to_owned(), ..problem });
     let root = file.entries().map_err(|problems| problems.into_iter().map(with_help).collect::<Vec<_>>())?;
     Ok((file, root))
+}
+
+fn is_yaml(file: &File) -> bool {
+    file.path.extension().is_some_and(|extension| extension == "yaml" || extension == "yml")
 }
 
 /// The problem of a file that is valid, but exceeds what is supported here.
@@ -152,7 +166,7 @@ fn of_opencode(root: &[Entry]) -> impl Iterator<Item = &Entry> {
     descend(root, &["mcp"]).unwrap_or_default().iter().filter(is_server)
 }
 
-/// What Claude Code keeps for this folder alone.
+/// The entries that Claude Code keeps for this folder only.
 fn of_folder<'a>(root: &'a [Entry], origin: &Origin) -> &'a [Entry] {
     if origin.client != "Claude Code" {
         return &[];
@@ -174,7 +188,7 @@ fn descend<'a>(mut entries: &'a [Entry], path: &[&str]) -> Option<&'a [Entry]> {
 fn foreign(file: &File, entry: &Entry) -> Foreign {
     let place = Place::find(&file.path, &file.text, entry.at);
     let Value::Table(keys) = &entry.node.value else {
-        let obstacle = Some("is no object");
+        let obstacle = Some("is not an object");
         return Foreign {
             name: entry.key.clone(),
             place,
@@ -191,7 +205,7 @@ fn foreign(file: &File, entry: &Entry) -> Foreign {
     let unused =
         keys.iter().map(|key| key.key.clone()).filter(|key| !taken.known.contains(&key.as_str())).collect();
     let obstacle = match (&definition.command, &definition.url) {
-        (None, None) if taken.keys.iter().any(|key| key.key == "source" || key.key == "settings") => {
+        (None, None) if is_built_in(taken.keys) => {
             Some("is an extension of its client, and cannot run outside of it")
         }
         (None, None) => Some("has neither a command nor a URL"),
@@ -201,6 +215,16 @@ fn foreign(file: &File, entry: &Entry) -> Foreign {
     let (is_of_folder, is_app) = (false, false);
     let doubt = doubt(keys, &definition);
     Foreign { name: entry.key.clone(), place, definition, unused, obstacle, doubt, is_of_folder, is_app }
+}
+
+/// Whether it is a part of its client.
+fn is_built_in(keys: &[Entry]) -> bool {
+    keys.iter().any(|key| {
+        let kind = if key.key == "type" { as_text(&key.node.value) } else { None };
+        key.key == "source"
+            || key.key == "settings"
+            || matches!(kind.as_deref(), Some("builtin" | "platform"))
+    })
 }
 
 fn doubt(keys: &[Entry], definition: &Definition) -> Option<&'static str> {
@@ -262,6 +286,11 @@ fn definition(keys: &mut Taken<'_>) -> Definition {
         args = words.collect();
     }
     env.extend(keys.pairs(&["environment"]));
+    // Goose has its own words, and keeps secrets in the keyring of the system under the names of variables.
+    command = command.or_else(|| keys.text(&["cmd"]));
+    env.extend(keys.pairs(&["envs"]));
+    let secrets = keys.take("env_keys").map(as_list).unwrap_or_default();
+    env.extend(secrets.into_iter().map(|name| (name.clone(), format!("${{{name}}}"))));
     let mut headers = keys.pairs(&["headers", "http_headers"]);
     // Codex names variables instead of values.
     let by_variable = keys.pairs(&["env_http_headers"]);
@@ -278,7 +307,7 @@ fn definition(keys: &mut Taken<'_>) -> Definition {
         env,
         env_file: keys.text(&["envFile", "env_file"]),
         cwd: keys.text(&["cwd"]),
-        url: keys.text(&["url", "serverUrl", "httpUrl"]),
+        url: keys.text(&["url", "serverUrl", "httpUrl", "uri"]),
         headers,
         transport: kinds.into_iter().flatten().find(|kind| kind == "sse"),
         is_off,
@@ -311,7 +340,9 @@ fn apps(file: &File, root: &[Entry]) -> Vec<Foreign> {
         let obstacle = url.is_none().then_some("has no endpoint: it registers by itself when it runs");
         let place = Place::find(&file.path, &file.text, at);
         let definition = Definition { url, ..Definition::default() };
-        let (unused, is_of_folder, is_app) = (Vec::new(), false, true);
+        let unused = Vec::new();
+        let is_of_folder = false;
+        let is_app = true;
         Some(Foreign { name, place, definition, unused, obstacle, doubt: None, is_of_folder, is_app })
     };
     items.iter().filter_map(|item| app(&item.value, item.at)).collect()

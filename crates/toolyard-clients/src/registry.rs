@@ -136,7 +136,7 @@ enum Piece {
     Reference(String),
 }
 
-/// What is written, the default, or a reference if it is required; nothing if it can be left out.
+/// The written value, the default, or a reference if a value is required; `None` if it can be left out.
 fn value(input: &Value, name: &str) -> Option<String> {
     pieces(input, name).map(joined)
 }

@@ -11,7 +11,8 @@ use toml_edit::{Array, Document, Item, Table, Value};
 
 use super::entry::Entry;
 
-/// With the section at the end. A file whose last line has no end still has none.
+/// Returns the text with the section added at the end. If the last line of the file has no line break, it still has
+/// none.
 pub(crate) fn with(text: &str, section: &str, name: &str, entry: &Entry) -> String {
     let line = line(text);
     let table = table(text, section, name, entry);
@@ -22,13 +23,13 @@ pub(crate) fn with(text: &str, section: &str, name: &str, entry: &Entry) -> Stri
     }
 }
 
-/// With the section instead of what is there under its name; nothing where that is no section.
+/// Returns the text with the section in place of the present one of its name; `None` if that is not a section.
 pub(crate) fn with_replaced(text: &str, section: &str, name: &str, entry: &Entry) -> Option<String> {
     let at = span(text, section, name)?;
     Some(format!("{}{}{}", &text[..at.start], table(text, section, name, entry), &text[at.end..]))
 }
 
-/// Without the section, and the empty line before it; nothing where it is no section.
+/// Without the section, and the empty line before it; nothing where it is not a section.
 pub(crate) fn without(text: &str, section: &str, name: &str) -> Option<String> {
     let at = span(text, section, name)?;
     let (before, after) = (&text[..at.start], &text[at.end..]);
@@ -47,7 +48,7 @@ fn table(text: &str, section: &str, name: &str, entry: &Entry) -> String {
     format!("[{section}.{name}]{line}command = {command}{line}args = {args}")
 }
 
-/// From the header to the end of the last value, those of its own sections included.
+/// The range of a section, from its header to the end of its last value, including the sections below it.
 fn span(text: &str, section: &str, name: &str) -> Option<Range<usize>> {
     let document = Document::parse(text).ok()?;
     let table = document.get(section)?.get(name)?.as_table()?;
@@ -68,7 +69,7 @@ fn last(table: &Table) -> Option<usize> {
     ends.chain([table.span().map(|span| span.end)]).flatten().max()
 }
 
-/// Where the sections below a table start.
+/// The starts of the sections below a table.
 fn headers(table: &Table) -> Vec<usize> {
     let mut found = Vec::new();
     for (_, item) in table {

@@ -2,18 +2,20 @@
 //! node where the call or tool waits. That node alone decides, so that one approval lets one call pass.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_nats::{Client, Message};
 use bytes::Bytes;
 use futures_util::StreamExt as _;
+use parking_lot::{Mutex, MutexGuard};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
-use toolyard_core::{ApprovalsElsewhere, Gateway};
+use toolyard_core::{ApprovalsElsewhere, Gateway, shorten_arguments};
 use toolyard_model::BoxFuture;
 
+use crate::approval_store::ApprovalStore;
 use crate::record;
 use crate::shared::Shared;
 
@@ -22,7 +24,7 @@ const EVERY: Duration = Duration::from_secs(1);
 const VALID: Duration = Duration::from_secs(4);
 /// How long another node may take to decide.
 const DECISION: Duration = Duration::from_secs(5);
-/// Arguments that are longer are not published; the node itself shows them.
+/// Longer arguments are cut where they are published. The store has them whole.
 const LONGEST: usize = 2_000;
 /// How many calls and how many tools of one node are published.
 const MOST: usize = 100;
@@ -46,6 +48,8 @@ pub(crate) struct OtherApprovals {
     pub(crate) client: Client,
     pub(crate) prefix: Arc<str>,
     pub(crate) known: Known,
+    pub(crate) store: ApprovalStore,
+    pub(crate) gateway: Gateway,
 }
 
 /// What each node has published last.
@@ -53,7 +57,7 @@ pub(crate) type Known = Arc<Mutex<BTreeMap<String, (Instant, Value)>>>;
 
 impl OtherApprovals {
     fn known(&self) -> MutexGuard<'_, BTreeMap<String, (Instant, Value)>> {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known.lock();
         known.retain(|_, (at, _)| at.elapsed() < VALID);
         known
     }
@@ -117,7 +121,9 @@ impl OtherApprovals {
     }
 
     async fn decide(self, id: String, is_approved: bool) -> Option<Result<Value, String>> {
-        let node = self.node_with(&id)?;
+        let Some(node) = self.node_with(&id) else {
+            return self.store.decide(&id, is_approved, &self.gateway).await;
+        };
         let subject = self.decisions_of(&node);
         let decision = record::seal(&self.shared.keys, &subject, &Decision { id: id.clone(), is_approved });
         let asked = timeout(DECISION, self.client.request(subject.clone(), Bytes::from(decision))).await;
@@ -156,7 +162,14 @@ impl ApprovalsElsewhere for OtherApprovals {
                 }
             }
         }
+        if let Some(calls) = all["calls"].as_array_mut() {
+            calls.extend(self.store.left_behind(&self.gateway));
+        }
         all
+    }
+
+    fn waiting_call(&self, id: &str) -> Option<Value> {
+        self.store.waiting_call(id, &self.gateway)
     }
 
     fn decide(&self, id: &str, is_approved: bool) -> BoxFuture<Option<Result<Value, String>>> {
@@ -167,11 +180,12 @@ impl ApprovalsElsewhere for OtherApprovals {
 fn shortened(list: &Value) -> Vec<Value> {
     let mut list: Vec<Value> = list.as_array().into_iter().flatten().take(MOST).cloned().collect();
     for one in &mut list {
-        for key in ["arguments", "differences"] {
-            let length = one.get(key).map_or(0, |value| value.to_string().len());
-            if length > LONGEST {
-                one[key] = json!(format!("({length} bytes)"));
-            }
+        shorten_arguments(one, LONGEST);
+        let length = one.get("differences").map_or(0, |value| value.to_string().len());
+        if length > LONGEST {
+            let change =
+                format!("{length} bytes, too many for a list of other nodes; its own node shows them");
+            one["differences"] = json!([{ "place": "(not shown)", "change": change }]);
         }
     }
     list
@@ -182,10 +196,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn long_arguments_and_long_lists_are_not_published() {
+    fn long_arguments_and_long_lists_are_cut_where_they_are_published() {
         let call = json!({ "id": "1", "arguments": { "text": "x".repeat(5_000) } });
         let short = shortened(&json!([call]));
-        assert_eq!(short[0]["arguments"], "(5011 bytes)");
+        let arguments = short[0]["arguments"].as_str().unwrap();
+        assert!(arguments.starts_with("{\"text\":\"xxx") && arguments.len() == LONGEST, "{arguments}");
+        assert_eq!((&short[0]["cut"], &short[0]["bytes"]), (&json!(true), &json!(5_011)));
         assert_eq!(shortened(&json!(vec![call; 1_000])).len(), MOST);
     }
 }

@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::{sleep, timeout};
+use serde_json::Value;
+use tokio::time::sleep;
 use toolyard_core::settings::Pattern;
 use toolyard_core::upstream::Upstream;
 use toolyard_core::upstream::state::Phase;
@@ -13,12 +14,18 @@ use toolyard_core::{Gateway, UpstreamKind, UpstreamPlan};
 use toolyard_proto::name::UpstreamId;
 
 use crate::links::{LinkContext, NodeConnect};
+use crate::record::ConditionRecord;
 use crate::shared::Shared;
 
-/// How often the own upstreams are looked at.
+/// How often this node checks its own upstreams if no change was reported: a lost app changes no list at first.
 const LOOK: Duration = Duration::from_millis(500);
 /// How long changes are gathered.
-const GATHER: Duration = Duration::from_millis(50);
+const GATHER: Duration = Duration::from_millis(20);
+/// Of how many upstreams that are not active others learn why.
+const MOST_CONDITIONS: usize = 200;
+/// How many instances are described to others, and how long a description may be.
+const MOST_INSTANCES: usize = 200;
+const LONGEST_ABOUT: usize = 1_000;
 
 /// Which upstreams other nodes may see.
 #[derive(Clone, Debug)]
@@ -47,12 +54,18 @@ pub(crate) struct Keeper {
 
 impl Keeper {
     pub(crate) async fn run(mut self) {
-        let mut changes = self.shared.changes.subscribe();
+        let (mut theirs, mut ours) = (self.shared.changes.subscribe(), self.gateway.catalog_changes());
         loop {
-            changes.borrow_and_update();
+            theirs.borrow_and_update();
+            ours.borrow_and_update();
             self.offer();
+            self.report();
             self.show();
-            let _ = timeout(LOOK, changes.changed()).await;
+            tokio::select! {
+                _ = theirs.changed() => {}
+                _ = ours.changed() => {}
+                () = sleep(LOOK) => {}
+            }
             sleep(GATHER).await;
         }
     }
@@ -74,6 +87,24 @@ impl Keeper {
             self.shared.release(gone);
         }
         self.wanted = wanted;
+    }
+
+    /// Shows in what condition the upstreams are that other nodes see, and what instances say about themselves.
+    /// Programs that another node runs are its matter.
+    fn report(&self) {
+        let upstreams = self.gateway.upstreams();
+        let offered = upstreams.iter().filter(|upstream| self.wanted.contains(upstream.id().as_str()));
+        let conditions = offered.clone().filter_map(|upstream| {
+            let (id, state) = (upstream.id().as_str().to_owned(), upstream.state());
+            (state.phase != Phase::Active).then(|| (id, ConditionRecord::of(&state)))
+        });
+        let instances = offered.filter(|upstream| upstream.kind() == UpstreamKind::Instance);
+        let instances = instances.filter_map(|upstream| {
+            let about = Value::clone(&*upstream.described()?);
+            (about.to_string().len() <= LONGEST_ABOUT).then(|| (upstream.id().as_str().to_owned(), about))
+        });
+        let conditions = conditions.take(MOST_CONDITIONS).collect();
+        self.shared.report(conditions, instances.take(MOST_INSTANCES).collect());
     }
 
     fn is_offered(&self, upstream: &Upstream) -> bool {
@@ -98,9 +129,19 @@ impl Keeper {
             }
         }
         for id in theirs {
-            if !self.joined.contains_key(&id) {
-                self.join(id);
+            match self.joined.get(&id) {
+                None => self.join(id),
+                Some(upstream) => self.describe(&id, upstream),
             }
+        }
+    }
+
+    /// The node may describe an instance only after it has claimed it, and again later.
+    fn describe(&self, id: &str, upstream: &Upstream) {
+        let instance = UpstreamKind::Instance.as_str();
+        let Some(before) = upstream.described().filter(|about| about["kind"] == instance) else { return };
+        if let Some(about) = self.shared.about_elsewhere(id).filter(|about| *about != *before) {
+            self.gateway.describe(upstream, about);
         }
     }
 
@@ -113,7 +154,7 @@ impl Keeper {
         }
         let me = state.ownership.me();
         let owners = state.owners.iter().filter(|(_, owner)| {
-            owner.is_exported && owner.member.node != me.node && state.ownership.is_alive(&owner.member, now)
+            owner.is_exported && owner.member.node != me.node && state.is_alive(&owner.member, now)
         });
         Some(owners.map(|(id, _)| id.clone()).collect())
     }

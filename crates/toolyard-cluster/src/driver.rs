@@ -13,7 +13,7 @@ use tokio::time::{MissedTickBehavior, interval, sleep};
 use crate::ownership::{Member, Op, Order, Outcome, Sight};
 use crate::record::{self, FENCED, NodeRecord, OwnerRecord};
 use crate::shared::{Problem, Shared};
-use crate::store::{Buckets, Own, Store, StoreError, Watches};
+use crate::store::{Buckets, Own, Shown, Store, StoreError, Watches};
 
 const TICK: Duration = Duration::from_millis(250);
 const PAUSE: Duration = Duration::from_secs(1);
@@ -28,6 +28,7 @@ pub(crate) struct Driver {
 /// One thing that happened.
 enum Event {
     Tick,
+    Wish,
     Reconnected,
     Lease(Option<Entry>),
     Owner(Option<Entry>),
@@ -60,7 +61,7 @@ impl Driver {
             }
         }
         let buckets = self.store.buckets().await?;
-        let Watches { mut leases, mut owners } = buckets.watch().await?;
+        let Watches { mut leases, mut owners, mut shown } = buckets.watch().await?;
         self.shared.state().forget_view(self.shared.now());
         self.shared.is_connected.store(true, Ordering::Relaxed);
         self.shared.problem.set(None);
@@ -68,20 +69,17 @@ impl Driver {
         let mut answers: Answers = FuturesUnordered::new();
         let mut ticks = interval(TICK);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut shown = Shown::default();
         loop {
             let event = tokio::select! {
                 _ = ticks.tick() => Event::Tick,
+                () = self.shared.wishes.notified() => Event::Wish,
                 () = self.store.connected.notified() => Event::Reconnected,
                 entry = next(&mut leases) => Event::Lease(entry),
                 entry = next(&mut owners) => Event::Owner(entry),
                 (number, outcome) = answered(&mut answers) => Event::Answered(number, outcome),
             };
             match event {
-                Event::Tick => {
-                    shown.tick();
-                    self.tick(&buckets, &mut answers);
-                }
+                Event::Tick | Event::Wish => self.tick(&buckets, &mut answers),
                 Event::Reconnected | Event::Lease(None) | Event::Owner(None) => return Ok(()),
                 Event::Lease(Some(entry)) => {
                     shown.leases |= entry.delta == 0;
@@ -93,11 +91,20 @@ impl Driver {
                 }
                 Event::Answered(number, outcome) => self.answered(number, &outcome, &buckets, &mut answers),
             }
-            if shown.is_all() {
-                self.shared.state().in_sync = true;
-            }
+            self.check_view(shown);
             self.shared.publish();
-            self.shared.is_connected.store(self.store.is_connected(), Ordering::Relaxed);
+        }
+    }
+
+    /// What was shown is all that there is, as long as the connection is there.
+    fn check_view(&self, shown: Shown) {
+        let is_connected = self.store.is_connected();
+        self.shared.is_connected.store(is_connected, Ordering::Relaxed);
+        let mut state = self.shared.state();
+        if !is_connected {
+            state.in_sync = false;
+        } else if shown.is_all() && !state.in_sync {
+            state.saw_all();
         }
     }
 
@@ -141,11 +148,7 @@ impl Driver {
     fn answered(&self, number: u64, outcome: &Outcome, buckets: &Buckets, answers: &mut Answers) {
         let now = self.shared.now();
         let mut state = self.shared.state();
-        let before: Vec<String> = state.ownership.owned().map(|(id, _)| id.to_owned()).collect();
         state.ownership.done(number, outcome, now);
-        for (id, fence) in state.ownership.owned().filter(|(id, _)| !before.iter().any(|old| old == id)) {
-            tracing::info!(target: "cluster", id, fence, "this node owns an upstream");
-        }
         let orders = state.ownership.tick(now);
         drop(state);
         self.send(orders, buckets, answers);
@@ -158,7 +161,7 @@ impl Driver {
         let is_put = entry.operation == Operation::Put;
         if is_put && *entry.value == *FENCED {
             state.ownership.saw_member(&member, Sight::Fenced, entry.revision, now);
-            state.nodes.remove(&member);
+            state.ended(&member);
         } else if let Some(node) =
             record::open::<NodeRecord>(&self.shared.keys, &entry.key, &entry.value).filter(|_| is_put)
         {
@@ -170,7 +173,7 @@ impl Driver {
             tracing::warn!(target: "cluster", key = entry.key, "ignored a record that was not sealed with the cluster's key");
         } else {
             state.ownership.saw_member(&member, Sight::Gone, entry.revision, now);
-            if state.nodes.remove(&member).is_some() {
+            if state.ended(&member) {
                 tracing::info!(target: "cluster", node = member.node, "a node has left");
             }
         }
@@ -217,26 +220,6 @@ fn last_orders(shared: &Shared) -> (Vec<Order>, Own) {
     let mut state = shared.state();
     let orders = state.ownership.end(now);
     (orders, Own { member: state.ownership.me().clone(), node: state.own.clone(), owner: None })
-}
-
-/// Whether everything that was in the buckets has been shown.
-#[derive(Default)]
-struct Shown {
-    leases: bool,
-    owners: bool,
-    ticks: u32,
-}
-
-impl Shown {
-    /// An empty bucket shows nothing.
-    fn tick(&mut self) {
-        self.ticks += 1;
-    }
-
-    fn is_all(&self) -> bool {
-        const EMPTY: u32 = 4;
-        self.ticks >= EMPTY || self.leases && self.owners
-    }
 }
 
 async fn next(watch: &mut Watch) -> Option<Entry> {

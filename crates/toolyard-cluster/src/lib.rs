@@ -5,13 +5,16 @@
 //! its lease before each call. See `docs/design/cluster.md`.
 
 pub mod ownership;
+mod approval_store;
 mod approvals;
 mod catalog;
 mod clock;
+mod credentials;
 mod driver;
 mod forward;
 mod links;
 mod owned;
+mod pins;
 mod process;
 mod reach;
 mod record;
@@ -26,24 +29,28 @@ mod tunnel;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::{SocketAddr, TcpListener as StdListener};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use data_encoding::HEXLOWER;
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use toolyard_core::{Connect, Gateway};
 use toolyard_link::http::Duplex;
-use toolyard_model::{BoxFuture, Keys, Nodes, Scope, accept_all};
+use toolyard_model::{BoxFuture, Keys, Nodes, Scope, SharedSecrets, accept_all};
 
+use approval_store::ApprovalStore;
 use approvals::{Known, OtherApprovals};
 use catalog::{Exports, Keeper};
+use credentials::CredentialStore;
 use driver::Driver;
 use forward::ClusterNodes;
 use links::NodeConnect;
 use owned::OwnedConnect;
 use ownership::{Member, Ownership, Terms};
+use pins::{PinKeeper, Unwritten};
 use record::NodeRecord;
 use shared::Shared;
 use shares::ShareKeeper;
@@ -107,6 +114,7 @@ impl std::fmt::Debug for Cluster {
 
 struct Inner {
     shared: Arc<Shared>,
+    credentials: CredentialStore,
     nats: NatsSettings,
     export: Vec<String>,
     listener: Option<StdListener>,
@@ -133,10 +141,13 @@ impl Cluster {
             config: settings.config,
             process: process::own(),
             started: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs(),
+            conditions: BTreeMap::new(),
+            instances: BTreeMap::new(),
         };
         let ownership = Ownership::new(member, Terms::of(settings.lease));
         let shared = Arc::new(Shared::new(keys, identity, ownership, own));
         Ok(Self(Arc::new(Inner {
+            credentials: CredentialStore::new(shared.clone()),
             shared,
             nats: settings.nats,
             export: settings.export,
@@ -156,6 +167,12 @@ impl Cluster {
         let cell = shared.cell(id);
         let remote = Arc::new(NodeConnect { id: id.into(), shared, context: context.clone() });
         Arc::new(OwnedConnect { local, remote, cell })
+    }
+
+    /// The nodes that share the sign-ins at an upstream: all of them if it is exported.
+    pub fn credentials(&self, id: &str) -> Option<Arc<dyn SharedSecrets>> {
+        let is_exported = Exports::new(&self.0.export).names(id);
+        is_exported.then(|| Arc::new(self.0.credentials.clone()) as Arc<dyn SharedSecrets>)
     }
 
     /// The other nodes, for the endpoint that serves clients.
@@ -185,14 +202,29 @@ impl Cluster {
             prefix: self.0.nats.prefix.clone(),
         };
         tasks.spawn(limits.run());
+        let kept = ApprovalStore::new(shared.clone(), store.opener());
+        gateway.share_approvals(Arc::new(kept.clone()));
+        tasks.spawn(kept.clone().run(gateway.clone()));
         let approvals = OtherApprovals {
             shared: shared.clone(),
             client: store.client(),
             prefix: self.0.nats.prefix.as_str().into(),
             known: Known::default(),
+            store: kept,
+            gateway: gateway.clone(),
         };
         gateway.set_approvals_elsewhere(Arc::new(approvals.clone()));
         tasks.spawn(approvals.run(gateway.clone()));
+        let pins = PinKeeper {
+            shared: shared.clone(),
+            gateway: gateway.clone(),
+            opener: store.opener(),
+            exports: Exports::new(&self.0.export),
+            unwritten: Unwritten::default(),
+        };
+        gateway.share_pins(pins.unwritten.clone());
+        tasks.spawn(pins.run());
+        tasks.spawn(self.0.credentials.clone().run(store.opener(), scope.clone(), gateway.clone()));
         if let Some(records) = audit {
             tasks.spawn(self.shipper(&store, records).run());
         }
@@ -224,7 +256,7 @@ impl Cluster {
     }
 
     fn tasks(&self) -> MutexGuard<'_, Option<Scope>> {
-        self.0.tasks.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.tasks.lock()
     }
 
     /// Accepts other nodes until the scope ends, and hands each connection to `serve`. Call it before

@@ -5,13 +5,15 @@ use std::io;
 use std::sync::Arc;
 
 use http::{HeaderMap, HeaderValue, StatusCode, Uri};
+use parking_lot::Mutex;
 use tokio::sync::mpsc;
+use toolyard_core::plan::Condition;
 use toolyard_core::{Connect, Connected, NoCounterpart};
 use toolyard_link::http::{Authorize, Dial, Duplex, HttpSpec, Unauthorized};
 use toolyard_link::{EraPin, Offer, Target, Timeouts, UpstreamTarget, connect, connect_counterpart};
 use toolyard_model::{
     Answer, BoxFuture, ClientKey, Greeting, Link, LinkEvent, LinkRequest, Origin, PassedOn, Peer, Principal,
-    Scope,
+    Scope, Transport,
 };
 use toolyard_proto::{CallError, Notification, Reason, Revision};
 
@@ -51,7 +53,7 @@ impl NodeConnect {
         let url = format!("http://{name}/mcp/{id}").parse::<Uri>();
         let url = url.map_err(|_| Reason::new(format!("`{name}` is not a name of a node")))?;
         let mut spec = HttpSpec::new(url, HeaderMap::new());
-        spec.authorize = Some(Arc::new(AsNode));
+        spec.authorize = Some(Arc::new(AsNode::new(self.shared.gateway.clone())));
         spec.dial = Some(Arc::new(NodeDial { shared: self.shared.clone(), node: node.clone() }));
         let (target, timeouts) = (Target::Http(spec), Timeouts::default());
         Ok((UpstreamTarget { name: id.clone(), target, era: EraPin::Auto, timeouts }, node))
@@ -143,17 +145,44 @@ pub(crate) fn watched(
 
 /// Names the caller to another node. The connection itself proves which node this is.
 #[derive(Debug)]
-struct AsNode;
+struct AsNode {
+    /// The id of this gateway.
+    gateway: Arc<str>,
+    /// The last caller that was named, since most calls of a link are those of one.
+    last: Mutex<Option<(Principal, HeaderValue)>>,
+}
+
+impl AsNode {
+    fn new(gateway: Arc<str>) -> Self {
+        Self { gateway, last: Mutex::default() }
+    }
+
+    fn header(&self, principal: Principal) -> Option<HeaderValue> {
+        let mut last = self.last.lock();
+        if let Some((_, header)) = last.as_ref().filter(|(before, _)| is_same(before, &principal)) {
+            return Some(header.clone());
+        }
+        let is_proven = principal != Principal::local();
+        let called = Some(self.gateway.clone());
+        let named = PassedOn { principal: principal.clone(), is_proven, is_relayed: true, called };
+        let header = HeaderValue::try_from(named.to_header()).ok()?;
+        *last = Some((principal, header.clone()));
+        Some(header)
+    }
+}
+
+/// Whether both have the same rights, too.
+fn is_same(one: &Principal, other: &Principal) -> bool {
+    one == other && one.roles() == other.roles() && one.class() == other.class()
+}
 
 impl Authorize for AsNode {
     fn authorization(
         &self,
         principal: Option<&Principal>,
     ) -> BoxFuture<Result<Option<HeaderValue>, Unauthorized>> {
-        let principal = principal.cloned().unwrap_or_else(Principal::gateway);
-        let is_proven = principal != Principal::local();
-        let caller = PassedOn { principal, is_proven, is_relayed: true };
-        Box::pin(async move { Ok(HeaderValue::try_from(caller.to_header()).ok()) })
+        let header = self.header(principal.cloned().unwrap_or_else(Principal::gateway));
+        Box::pin(async move { Ok(header) })
     }
 
     fn renewed(
@@ -194,16 +223,24 @@ impl Connect for NodeConnect {
         Box::pin(self.again().reach_counterpart(offer))
     }
 
+    fn transport(&self) -> Option<Transport> {
+        Some(Transport::Tcp)
+    }
+
+    fn condition_elsewhere(&self) -> Option<Condition> {
+        self.shared.condition_elsewhere(&self.id)
+    }
+
     fn about(&self) -> Option<serde_json::Value> {
-        let state = self.shared.state();
-        let owner = state.owners.get(&*self.id)?;
-        Some(serde_json::json!({ "node": owner.member.node, "kind": owner.kind }))
+        self.shared.about_elsewhere(&self.id)
     }
 }
 
 impl NodeConnect {
     fn again(&self) -> Arc<Self> {
-        let (id, shared, context) = (self.id.clone(), self.shared.clone(), self.context.clone());
+        let id = self.id.clone();
+        let shared = self.shared.clone();
+        let context = self.context.clone();
         Arc::new(Self { id, shared, context })
     }
 }
@@ -270,5 +307,26 @@ impl Link for NodeLink {
 
     fn close(&self) -> BoxFuture<()> {
         self.0.close()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_caller_is_named_again_when_only_its_rights_have_changed() {
+        let named = AsNode::new("g".into());
+        let read = |principal: &Principal| {
+            let header = named.header(principal.clone()).unwrap();
+            PassedOn::from_header(header.as_bytes()).unwrap().principal
+        };
+        let ann = Principal::token("ann");
+        assert_eq!((read(&ann).roles().len(), read(&ann) == ann), (0, true));
+        let admin = ann.with_roles(["admin".into()]);
+        assert_eq!(read(&admin).roles(), admin.roles());
+        assert_eq!(&**read(&ann.with_class("guests")).class(), "guests");
+        assert_eq!(read(&Principal::token("bob")), Principal::token("bob"));
+        assert!(read(&ann).roles().is_empty());
     }
 }

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep, timeout_at};
-use toolyard_core::plan::{AfterLoss, StderrLine};
-use toolyard_core::{Connect, Connected, NoCounterpart};
-use toolyard_model::{Answer, BoxFuture, ClientKey, Greeting, Link, LinkRequest, Origin, Peer};
+use toolyard_core::plan::{AfterLoss, Condition, StderrLine};
+use toolyard_core::{BegunSignIn, Connect, Connected, NoCounterpart};
+use toolyard_model::{Answer, BoxFuture, ClientKey, Greeting, Link, LinkRequest, Origin, Peer, Transport};
 use toolyard_proto::{CallError, Notification, Reason, Revision};
 
 use crate::links::{NodeConnect, watched};
@@ -219,6 +219,10 @@ impl Connect for OwnedConnect {
         self.local.longest_attempt() + CLAIM
     }
 
+    fn condition_elsewhere(&self) -> Option<Condition> {
+        self.remote.condition_elsewhere()
+    }
+
     fn about(&self) -> Option<serde_json::Value> {
         self.remote.about()
     }
@@ -231,8 +235,16 @@ impl Connect for OwnedConnect {
         self.local.sign_in(origin, peer)
     }
 
+    fn begin_sign_in(&self) -> Option<BoxFuture<Result<BegunSignIn, Reason>>> {
+        self.local.begin_sign_in()
+    }
+
     fn may_need_sign_in(&self) -> bool {
         self.local.may_need_sign_in()
+    }
+
+    fn transport(&self) -> Option<Transport> {
+        self.local.transport()
     }
 
     fn after_loss(&self) -> AfterLoss {

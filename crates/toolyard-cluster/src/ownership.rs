@@ -13,6 +13,7 @@
 //! A fenced member can never renew: it begins again under a new name (epoch). Time is an argument, and the store is
 //! whatever carries out the [`Op`]s, so that a model can run all of this in virtual time.
 
+mod abandoned;
 #[cfg(test)]
 mod model;
 
@@ -24,6 +25,8 @@ use serde::{Deserialize, Serialize};
 
 /// How long to wait before something that failed is tried again.
 const PAUSE: Duration = Duration::from_secs(1);
+/// After the time of so many renewals without one, the store counts as lost.
+const RENEWALS: u32 = 3;
 
 /// One run of one gateway.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -62,6 +65,8 @@ pub struct Terms {
     /// By how much an owner stops earlier than others may take over.
     pub margin: Duration,
     pub renew_every: Duration,
+    /// How long a lost member stays known, and how long the record of an id is kept that no other node has.
+    pub remember: Duration,
 }
 
 impl Terms {
@@ -72,7 +77,8 @@ impl Terms {
 
     /// With the usual margin and pace for a lease of this length.
     pub fn of(lease: Duration) -> Self {
-        Self { lease, margin: lease / 12, renew_every: (lease / 12).min(Duration::from_secs(5)) }
+        let renew_every = (lease / 12).min(Duration::from_secs(5));
+        Self { lease, margin: lease / 12, renew_every, remember: lease * 4 }
     }
 }
 
@@ -99,7 +105,7 @@ pub enum Op {
     EndLease(Revision),
 }
 
-/// What became of an [`Op`].
+/// The result of an [`Op`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// Carried out, and the key now has this version.
@@ -172,6 +178,8 @@ pub struct Ownership {
     lease: Lease,
     /// Until when the lease is valid, by the fast clock.
     valid_until: Duration,
+    /// When the last renewal that succeeded was sent, by the fast clock.
+    renewed: Option<Duration>,
     renew_at: Duration,
     wishes: BTreeMap<String, Wish>,
     owners: BTreeMap<String, Holder>,
@@ -187,6 +195,7 @@ impl Ownership {
             terms,
             lease: Lease::None,
             valid_until: Duration::ZERO,
+            renewed: None,
             renew_at: Duration::ZERO,
             wishes: BTreeMap::new(),
             owners: BTreeMap::new(),
@@ -244,13 +253,29 @@ impl Ownership {
         &self.owners
     }
 
+    /// Whether the store shows a lease of this member.
+    pub fn shows(&self, member: &Member) -> bool {
+        self.members.contains_key(member)
+    }
+
     /// Whether another member has not been silent for the length of a lease.
     pub fn is_alive(&self, member: &Member, now: Now) -> bool {
         let is_recent = |seen: &Seen| !seen.is_fenced && now.slow < seen.since + self.terms.lease;
         *member == self.me || self.members.get(member).is_some_and(is_recent)
     }
 
-    /// How long ago the last sign of life of a member was seen.
+    /// Renews the lease before its time, because there is more to show with it; at most once a second.
+    pub fn renew_soon(&mut self) {
+        let earliest = self.renewed.map_or(Duration::ZERO, |renewed| renewed + PAUSE);
+        self.renew_at = self.renew_at.min(earliest);
+    }
+
+    /// Whether the store has taken a renewal lately. If not, the silence of others may be its own.
+    pub fn is_in_touch(&self, now: Now) -> bool {
+        self.renewed.is_some_and(|renewed| now.fast < renewed + self.terms.renew_every * RENEWALS)
+    }
+
+    /// How long ago the last renewal of a member's lease was seen.
     pub fn silence(&self, member: &Member, now: Now) -> Option<Duration> {
         self.members.get(member).map(|seen| now.slow.saturating_sub(seen.since))
     }
@@ -369,6 +394,7 @@ impl Ownership {
             orders.push(self.order(op, now));
         }
         orders.extend(self.tick_leftovers(now));
+        orders.extend(self.tick_abandoned(now));
         orders
     }
 
@@ -428,6 +454,7 @@ impl Ownership {
         if let Outcome::Done(revision) = outcome {
             self.lease = Lease::Held(Some(*revision));
             self.valid_until = sent + self.terms.valid();
+            self.renewed = Some(sent);
             self.renew_at = sent + self.terms.renew_every;
         } else {
             self.lease = Lease::Held(None);

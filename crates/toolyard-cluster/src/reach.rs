@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::OnceLock;
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::{Value, json};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout};
@@ -26,7 +27,7 @@ pub(crate) struct Ways {
     known: Mutex<BTreeMap<String, Way>>,
 }
 
-/// What became of the last connection to a node.
+/// The result of the last attempt to connect to a node.
 #[derive(Clone, Debug)]
 struct Way {
     /// Nothing if it failed.
@@ -100,7 +101,7 @@ impl Ways {
     }
 
     fn known(&self) -> MutexGuard<'_, BTreeMap<String, Way>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+        self.known.lock()
     }
 }
 

@@ -1,16 +1,24 @@
 //! What nodes write into the store, sealed with the cluster's key: a program that can write to NATS but does not know
 //! the key can neither read it nor pose as a node.
 
+use std::collections::BTreeMap;
+
 use data_encoding::BASE64URL_NOPAD;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use toolyard_core::plan::Condition;
+use toolyard_core::upstream::state::{Phase, State};
 use toolyard_model::Keys;
+use toolyard_proto::Reason;
 
 use crate::ownership::Member;
 
 /// The value of a lease of which the member was fenced. It needs no seal: it only takes a node out, which any
 /// program that can delete keys could do as well.
 pub(crate) const FENCED: &[u8] = b"fenced";
+/// In characters. All of a record travels with each renewal of a lease.
+const LONGEST_REASON: usize = 200;
 
 /// A node, as the others need to know it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -30,6 +38,44 @@ pub(crate) struct NodeRecord {
     pub(crate) process: Option<ProcessRecord>,
     /// When it started, in seconds since 1970.
     pub(crate) started: u64,
+    /// Upstreams that it has and that are not active.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) conditions: BTreeMap<String, ConditionRecord>,
+    /// What instances that it has say about themselves, such as their names and folders.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) instances: BTreeMap<String, Value>,
+}
+
+/// Where an upstream is in its life, and why.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ConditionRecord {
+    pub(crate) state: String,
+    pub(crate) reason: Option<String>,
+    pub(crate) hint: Option<String>,
+}
+
+impl ConditionRecord {
+    pub(crate) fn of(state: &State) -> Self {
+        let short = |text: &str| text.chars().take(LONGEST_REASON).collect();
+        let reason = state.reason.as_ref();
+        Self {
+            state: state.phase.as_str().to_owned(),
+            reason: reason.map(|reason| short(&reason.summary())),
+            hint: reason.and_then(Reason::hint).map(short),
+        }
+    }
+
+    /// As it is at the node that wrote it.
+    pub(crate) fn condition(&self, node: &str) -> Option<Condition> {
+        let reason = self.reason.as_ref().map(|reason| {
+            let reason = Reason::new(format!("{reason} (at the node `{node}`)"));
+            match &self.hint {
+                Some(hint) => reason.with_hint(hint.clone()),
+                None => reason,
+            }
+        });
+        Some(Condition { phase: Phase::parse(&self.state)?, reason })
+    }
 }
 
 /// A process, so that another one on the same machine can tell whether it has ended.

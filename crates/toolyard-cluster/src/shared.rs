@@ -1,26 +1,34 @@
 //! What the parts of a node share: its ownership, the other nodes, and who owns what, as the store showed it last.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::watch;
+use parking_lot::{Mutex, MutexGuard};
+use serde_json::{Value, json};
+use tokio::sync::{Notify, watch};
+use toolyard_core::plan::Condition;
 use toolyard_model::Keys;
 
 use crate::clock::Clock;
+use crate::forward::Idle;
 use crate::ownership::{Member, Now, Order, Ownership};
 use crate::process;
 use crate::reach::Ways;
-use crate::record::{NodeRecord, OwnerRecord};
+use crate::record::{ConditionRecord, NodeRecord, OwnerRecord};
 use crate::tls::{Identity, TrustedKeys};
 
 pub(crate) struct Shared {
+    /// The id of this gateway.
+    pub(crate) gateway: Arc<str>,
     pub(crate) keys: Arc<Keys>,
     pub(crate) identity: Identity,
     pub(crate) trusted: TrustedKeys,
     /// How other nodes are reached.
     pub(crate) ways: Ways,
+    /// Connections to other nodes for requests that are passed on.
+    pub(crate) idle: Idle,
     pub(crate) clock: Clock,
     /// Until when owned ids may be served, in milliseconds of the fast clock.
     valid_until: AtomicU64,
@@ -32,6 +40,8 @@ pub(crate) struct Shared {
     state: Mutex<State>,
     /// Counts changes of what the store shows.
     pub(crate) changes: watch::Sender<u64>,
+    /// Wakes the driver: there is something to ask of the store.
+    pub(crate) wishes: Notify,
 }
 
 pub(crate) struct State {
@@ -42,10 +52,14 @@ pub(crate) struct State {
     /// What this node would write as the owner of an id.
     pub(crate) offers: BTreeMap<String, OwnerRecord>,
     cells: HashMap<String, Arc<Cell>>,
+    /// What this node serves by which number, as far as it was logged.
+    logged: BTreeMap<String, u64>,
     /// Orders that the driver sends with its next tick.
     pub(crate) outbox: Vec<Order>,
-    /// Whether everything that the store had was shown.
+    /// Whether everything that the store had was shown, and it is still connected.
     pub(crate) in_sync: bool,
+    /// The members that were alive when the store last answered. While it does not, none of them counts as gone.
+    alive: BTreeSet<Member>,
 }
 
 /// The last error of the connection to NATS. Nothing while it is good.
@@ -54,11 +68,11 @@ pub(crate) struct Problem(Arc<Mutex<Option<String>>>);
 
 impl Problem {
     pub(crate) fn set(&self, problem: Option<String>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = problem;
+        *self.0.lock() = problem;
     }
 
     pub(crate) fn get(&self) -> Option<String> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.0.lock().clone()
     }
 }
 
@@ -70,6 +84,7 @@ pub(crate) struct Cell {
 
 impl Shared {
     pub(crate) fn new(keys: Arc<Keys>, identity: Identity, ownership: Ownership, own: NodeRecord) -> Self {
+        let gateway = own.gateway.as_str().into();
         let state = State {
             ownership,
             own,
@@ -77,14 +92,18 @@ impl Shared {
             owners: BTreeMap::new(),
             offers: BTreeMap::new(),
             cells: HashMap::new(),
+            logged: BTreeMap::new(),
             outbox: Vec::new(),
             in_sync: false,
+            alive: BTreeSet::new(),
         };
         Self {
+            gateway,
             keys,
             identity,
             trusted: TrustedKeys::default(),
             ways: Ways::default(),
+            idle: Idle::default(),
             clock: Clock::new(),
             valid_until: AtomicU64::new(0),
             is_connected: AtomicBool::new(false),
@@ -92,11 +111,12 @@ impl Shared {
             shipped: Arc::new(AtomicI64::new(-1)),
             state: Mutex::new(state),
             changes: watch::Sender::new(0),
+            wishes: Notify::new(),
         }
     }
 
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     pub(crate) fn now(&self) -> Now {
@@ -127,6 +147,8 @@ impl Shared {
         let member = state.ownership.me().clone();
         state.offers.insert(id.to_owned(), OwnerRecord { member, kind: kind.to_owned(), is_exported });
         state.ownership.want(id);
+        drop(state);
+        self.wishes.notify_one();
     }
 
     /// Stops serving an id, and frees it.
@@ -137,34 +159,66 @@ impl Shared {
         state.outbox.extend(orders);
         drop(state);
         self.publish();
+        self.wishes.notify_one();
+    }
+
+    /// Shows the other nodes in what condition the upstreams of this one are, and what its instances say about
+    /// themselves.
+    pub(crate) fn report(
+        &self,
+        conditions: BTreeMap<String, ConditionRecord>,
+        instances: BTreeMap<String, Value>,
+    ) {
+        let mut state = self.state();
+        if state.own.conditions != conditions || state.own.instances != instances {
+            (state.own.conditions, state.own.instances) = (conditions, instances);
+            state.ownership.renew_soon();
+        }
+    }
+
+    /// What is known of an upstream that another node has: the node, what it is there, and how it describes itself.
+    pub(crate) fn about_elsewhere(&self, id: &str) -> Option<Value> {
+        let state = self.state();
+        let OwnerRecord { member, kind, .. } = state.owners.get(id)?;
+        let own = state.nodes.get(member).and_then(|node| node.instances.get(id));
+        let mut about = own.filter(|own| own.is_object()).cloned().unwrap_or_else(|| json!({}));
+        (about["node"], about["kind"]) = (json!(member.node), json!(kind));
+        Some(about)
+    }
+
+    /// In what condition an upstream is at the node that has it, if that is another one and it is not active there.
+    pub(crate) fn condition_elsewhere(&self, id: &str) -> Option<Condition> {
+        let node = self.owner_elsewhere(id)?;
+        node.conditions.get(id)?.condition(&node.member.node)
     }
 
     /// The node that owns an id, if it is another one that is alive.
     pub(crate) fn owner_elsewhere(&self, id: &str) -> Option<NodeRecord> {
         let state = self.state();
         let owner = &state.owners.get(id)?.member;
-        let is_other = owner != state.ownership.me() && state.ownership.is_alive(owner, self.now());
+        let is_other = owner != state.ownership.me() && state.is_alive(owner, self.now());
         state.nodes.get(owner).filter(|_| is_other).cloned()
     }
 
     /// The newest run of a node, if it is alive.
     pub(crate) fn node(&self, name: &str) -> Option<NodeRecord> {
         let (state, now) = (self.state(), self.now());
-        let is_it =
-            |node: &&NodeRecord| node.member.node == name && state.ownership.is_alive(&node.member, now);
+        let is_it = |node: &&NodeRecord| node.member.node == name && state.is_alive(&node.member, now);
         state.nodes.values().filter(is_it).max_by_key(|node| node.started).cloned()
     }
 
     /// The names of all nodes that are alive.
     pub(crate) fn living_nodes(&self) -> Vec<String> {
         let (state, now) = (self.state(), self.now());
-        let alive = state.nodes.keys().filter(|member| state.ownership.is_alive(member, now));
+        let alive = state.nodes.keys().filter(|member| state.is_alive(member, now));
         alive.map(|member| member.node.clone()).collect()
     }
 
     /// Passes on what has changed. Call it after every change of `state`.
     pub(crate) fn publish(&self) {
-        let state = self.state();
+        let mut state = self.state();
+        state.log_tenures(self.now());
+        state.note_alive(self.now());
         let until = u64::try_from(state.ownership.valid_until().as_millis()).unwrap_or_default();
         self.valid_until.store(until, Ordering::Release);
         let owned: HashMap<&str, u64> = state.ownership.owned().collect();
@@ -187,6 +241,59 @@ impl State {
         self.in_sync = false;
     }
 
+    /// The whole store has been read: entries that were known before and were not read again are removed.
+    pub(crate) fn saw_all(&mut self) {
+        let Self { ownership, nodes, owners, .. } = self;
+        nodes.retain(|member, _| member == ownership.me() || ownership.shows(member));
+        owners.retain(|id, _| ownership.owners().contains_key(id));
+        self.in_sync = true;
+    }
+
+    /// Whether a member has renewed its lease in time. Without the store no renewals are seen: members that were alive
+    /// then count as alive until the store shows otherwise. Ownership is not affected: each owner stops by its own
+    /// lease, and no node can become an owner without the store.
+    pub(crate) fn is_alive(&self, member: &Member, now: Now) -> bool {
+        self.ownership.is_alive(member, now) || !self.is_in_touch(now) && self.alive.contains(member)
+    }
+
+    fn is_in_touch(&self, now: Now) -> bool {
+        self.in_sync && self.ownership.is_in_touch(now)
+    }
+
+    /// Remembers who is alive as long as that is known.
+    fn note_alive(&mut self, now: Now) {
+        if self.is_in_touch(now) {
+            let is_alive = |member: &&Member| self.ownership.is_alive(member, now);
+            self.alive = self.nodes.keys().filter(is_alive).cloned().collect();
+        }
+    }
+
+    /// The store shows that a member has ended.
+    pub(crate) fn ended(&mut self, member: &Member) -> bool {
+        self.alive.remove(member);
+        self.nodes.remove(member).is_some()
+    }
+
+    /// Logs what this node has begun or ceased to own, with the fencing number. The end is logged before the store is
+    /// asked to free the id, or when the lease ends, so that the log of the next owner begins later.
+    fn log_tenures(&mut self, now: Now) {
+        let is_valid = now.fast < self.ownership.valid_until();
+        let served: BTreeMap<&str, u64> = self.ownership.owned().filter(|_| is_valid).collect();
+        let has = |id: &str, fence: u64| served.get(id) == Some(&fence);
+        self.logged.retain(|id, fence| {
+            let is_served = has(id, *fence);
+            if !is_served {
+                tracing::info!(target: "cluster", id, fence, "this node has given up an upstream");
+            }
+            is_served
+        });
+        for (id, fence) in served {
+            if self.logged.insert(id.to_owned(), fence).is_none() {
+                tracing::info!(target: "cluster", id, fence, "this node owns an upstream");
+            }
+        }
+    }
+
     /// Begins again under a new epoch.
     pub(crate) fn begin_again(&mut self) {
         self.ownership.begin_again(crate::new_epoch());
@@ -204,5 +311,105 @@ impl State {
 impl std::fmt::Debug for Shared {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Shared").field("node", &self.node_name()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ownership::{Outcome, Sight, Terms};
+
+    fn member(node: &str) -> Member {
+        Member { node: node.into(), epoch: "1".into() }
+    }
+
+    fn record(node: &str) -> NodeRecord {
+        let text = || "x".to_owned();
+        let (member, key) = (member(node), node.as_bytes().to_vec());
+        let (gateway, version, config) = (text(), text(), text());
+        let (conditions, instances) = (BTreeMap::new(), BTreeMap::new());
+        NodeRecord {
+            member,
+            address: None,
+            key,
+            gateway,
+            version,
+            config,
+            process: None,
+            started: 0,
+            conditions,
+            instances,
+        }
+    }
+
+    fn at(seconds: u64) -> Now {
+        let time = Duration::from_secs(seconds);
+        Now { fast: time, slow: time }
+    }
+
+    /// The store takes the lease of `a` at this time.
+    fn renew(state: &mut State, revision: u64, now: Now) {
+        for order in state.ownership.tick(now) {
+            state.ownership.done(order.number, &Outcome::Done(revision), now);
+        }
+    }
+
+    fn show(state: &mut State, node: &str, revision: u64, now: Now) {
+        state.ownership.saw_member(&member(node), Sight::Alive, revision, now);
+        state.nodes.insert(member(node), record(node));
+    }
+
+    /// `a` with a lease of 30 s, which has seen `b` and `c` at the second 0.
+    fn shared() -> Shared {
+        let keys = Arc::new(Keys::shared(&[7; 32], "a"));
+        let ownership = Ownership::new(member("a"), Terms::of(Duration::from_secs(30)));
+        let shared = Shared::new(keys, Identity::new().unwrap(), ownership, record("a"));
+        let mut state = shared.state();
+        renew(&mut state, 1, at(0));
+        show(&mut state, "b", 2, at(0));
+        show(&mut state, "c", 3, at(0));
+        state.saw_all();
+        state.note_alive(at(0));
+        drop(state);
+        shared
+    }
+
+    #[test]
+    fn a_node_that_is_silent_for_its_lease_is_not_alive() {
+        let shared = shared();
+        let mut state = shared.state();
+        renew(&mut state, 4, at(29));
+        show(&mut state, "b", 5, at(29));
+        state.note_alive(at(29));
+        assert!(state.is_alive(&member("b"), at(31)));
+        assert!(!state.is_alive(&member("c"), at(31)));
+    }
+
+    #[test]
+    fn without_the_store_nodes_stay_as_they_were_until_all_is_shown_again() {
+        let shared = shared();
+        let mut state = shared.state();
+        state.note_alive(at(100));
+        assert!(state.is_alive(&member("b"), at(100)), "neither it nor the store has answered");
+        state.forget_view(at(100));
+        renew(&mut state, 6, at(100));
+        show(&mut state, "b", 7, at(100));
+        assert!(state.is_alive(&member("c"), at(100)), "the store may still show it");
+        state.saw_all();
+        state.note_alive(at(100));
+        assert!(state.is_alive(&member("b"), at(100)));
+        assert!(!state.is_alive(&member("c"), at(100)), "the store has it no more");
+        assert!(!state.nodes.contains_key(&member("c")));
+    }
+
+    #[test]
+    fn a_node_that_has_left_is_not_alive_before_all_is_shown() {
+        let shared = shared();
+        let mut state = shared.state();
+        state.forget_view(at(1));
+        state.ownership.saw_member(&member("b"), Sight::Gone, 8, at(1));
+        state.ended(&member("b"));
+        assert!(!state.is_alive(&member("b"), at(1)));
+        assert!(state.is_alive(&member("c"), at(1)));
     }
 }

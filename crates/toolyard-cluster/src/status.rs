@@ -25,7 +25,7 @@ pub(crate) fn status(shared: &Shared) -> Value {
                 "kind": owner.kind,
                 "exported": owner.is_exported,
                 "fence": holder.map(|holder| holder.revision),
-                "alive": state.ownership.is_alive(&owner.member, now),
+                "alive": state.is_alive(&owner.member, now),
             })
         })
         .collect();
@@ -53,7 +53,7 @@ fn node_json(shared: &Shared, state: &State, node: &NodeRecord, now: Now) -> Val
         "version": node.version,
         "started": node.started,
         "self": is_self,
-        "alive": state.ownership.is_alive(&node.member, now),
+        "alive": state.is_alive(&node.member, now),
         "silentMs": u64::try_from(silence.as_millis()).unwrap_or_default(),
         "owns": owned,
         "link": shared.ways.to_json(&node.member.node),

@@ -8,6 +8,7 @@ use std::time::Duration;
 use async_nats::connection::State;
 use async_nats::jetstream::Context;
 use async_nats::jetstream::kv::{self, CreateErrorKind, Operation, UpdateErrorKind, Watch};
+use async_nats::jetstream::stream::LastRawMessageErrorKind;
 use async_nats::{ConnectOptions, Event};
 use bytes::Bytes;
 use tokio::sync::Notify;
@@ -100,6 +101,20 @@ pub(crate) struct Buckets {
 pub(crate) struct Watches {
     pub(crate) leases: Watch,
     pub(crate) owners: Watch,
+    pub(crate) shown: Shown,
+}
+
+/// Of which buckets everything has been shown that was there when the watches were opened.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Shown {
+    pub(crate) leases: bool,
+    pub(crate) owners: bool,
+}
+
+impl Shown {
+    pub(crate) fn is_all(self) -> bool {
+        self.leases && self.owners
+    }
 }
 
 /// What this node writes.
@@ -152,7 +167,27 @@ impl Store {
     }
 
     async fn bucket(&self, name: &str, max_age: Duration) -> Result<kv::Store, StoreError> {
-        let bucket = format!("{}_{name}", self.settings.prefix);
+        self.opener().open(name, max_age).await
+    }
+
+    /// Opens more buckets.
+    pub(crate) fn opener(&self) -> Opener {
+        let NatsSettings { prefix, replicas, .. } = self.settings.clone();
+        Opener { context: self.context.clone(), prefix, replicas }
+    }
+}
+
+/// Opens buckets of this cluster, or makes them.
+#[derive(Clone, Debug)]
+pub(crate) struct Opener {
+    context: Context,
+    prefix: String,
+    replicas: usize,
+}
+
+impl Opener {
+    pub(crate) async fn open(&self, name: &str, max_age: Duration) -> Result<kv::Store, StoreError> {
+        let bucket = format!("{}_{name}", self.prefix);
         let failed = |reason: String| StoreError::Bucket { bucket: bucket.clone(), reason };
         if let Ok(Ok(store)) = timeout(DEADLINE, self.context.get_key_value(&bucket)).await {
             return Ok(store);
@@ -162,12 +197,70 @@ impl Store {
             description: "Toolyard cluster".to_owned(),
             history: 1,
             max_age,
-            num_replicas: self.settings.replicas,
+            num_replicas: self.replicas,
             ..kv::Config::default()
         };
         let created = timeout(DEADLINE, self.context.create_key_value(config)).await;
         created.map_err(|_| failed("NATS did not answer".into()))?.map_err(|error| failed(error.to_string()))
     }
+}
+
+/// Shows everything that is in a bucket, then every change.
+pub(crate) async fn watch(store: &kv::Store) -> Result<Watch, StoreError> {
+    let failed = |reason: String| StoreError::Watch { bucket: store.name.clone(), reason };
+    let watch = timeout(DEADLINE, store.watch_with_history(">")).await;
+    watch.map_err(|_| failed("NATS did not answer".into()))?.map_err(|error| failed(error.to_string()))
+}
+
+async fn is_empty(store: &kv::Store) -> Result<bool, StoreError> {
+    let failed = |reason: String| StoreError::Watch { bucket: store.name.clone(), reason };
+    let info = timeout(DEADLINE, store.stream.get_info()).await;
+    let info = info.map_err(|_| failed("NATS did not answer".into()))?;
+    Ok(info.map_err(|error| failed(error.to_string()))?.state.messages == 0)
+}
+
+/// Writes a key in place of the version that is known, or of none, in bounded time.
+pub(crate) async fn replace(store: &kv::Store, key: &str, value: Bytes, known: Option<u64>) -> Outcome {
+    let written = async {
+        match known {
+            Some(revision) => update(store, key, value, revision).await,
+            None => create(store, key, value).await,
+        }
+    };
+    timeout(DEADLINE, written).await.unwrap_or(Outcome::Unknown)
+}
+
+/// What a key holds now, with its version, in bounded time. Nothing if it has no value, or if that cannot be found out.
+pub(crate) async fn look_up(store: &kv::Store, key: &str) -> Option<kv::Entry> {
+    entry(store, key).await.ok()?
+}
+
+/// What a key holds now, with its version, in bounded time. Nothing if it has no value.
+pub(crate) async fn entry(store: &kv::Store, key: &str) -> Result<Option<kv::Entry>, String> {
+    let entry = timeout(DEADLINE, store.entry(key)).await;
+    let entry = entry.map_err(|_| "NATS did not answer".to_owned())?.map_err(|error| error.to_string())?;
+    Ok(entry.filter(|entry| entry.operation == Operation::Put))
+}
+
+/// A value as the leader has it.
+pub(crate) struct Latest {
+    pub(crate) revision: u64,
+    pub(crate) value: Bytes,
+}
+
+/// What a key holds now, in bounded time. Nothing if it has no value. It is read from the leader, since a replica may not
+/// have the last change yet.
+pub(crate) async fn latest(store: &kv::Store, key: &str) -> Result<Option<Latest>, String> {
+    let subject = format!("{}{key}", store.prefix);
+    let read = timeout(DEADLINE, store.stream.get_last_raw_message_by_subject(&subject)).await;
+    let message = match read.map_err(|_| "NATS did not answer".to_owned())? {
+        Ok(message) => message,
+        Err(error) if error.kind() == LastRawMessageErrorKind::NoMessageFound => return Ok(None),
+        Err(error) => return Err(error.to_string()),
+    };
+    // Only a mark of a removal has it.
+    let is_removed = message.headers.get("KV-Operation").is_some();
+    Ok((!is_removed).then_some(Latest { revision: message.sequence, value: message.payload }))
 }
 
 async fn options(
@@ -221,14 +314,11 @@ async fn options(
 
 impl Buckets {
     pub(crate) async fn watch(&self) -> Result<Watches, StoreError> {
-        let watch = async |store: &kv::Store| {
-            let failed = |reason: String| StoreError::Watch { bucket: store.name.clone(), reason };
-            let watch = timeout(DEADLINE, store.watch_with_history(">")).await;
-            watch
-                .map_err(|_| failed("NATS did not answer".into()))?
-                .map_err(|error| failed(error.to_string()))
-        };
-        Ok(Watches { leases: watch(&self.leases).await?, owners: watch(&self.owners).await? })
+        let (leases, owners) = (watch(&self.leases).await?, watch(&self.owners).await?);
+        // A watch reports with the last entry that it has shown everything, so for an empty bucket it does not.
+        // What is written after this is a later entry.
+        let shown = Shown { leases: is_empty(&self.leases).await?, owners: is_empty(&self.owners).await? };
+        Ok(Watches { leases, owners, shown })
     }
 
     /// Carries an operation out, in bounded time.
@@ -290,7 +380,7 @@ async fn update(store: &kv::Store, key: &str, value: Bytes, revision: u64) -> Ou
     }
 }
 
-async fn delete(store: &kv::Store, key: &str, revision: u64) -> Outcome {
+pub(crate) async fn delete(store: &kv::Store, key: &str, revision: u64) -> Outcome {
     match store.delete_expect_revision(key, Some(revision)).await {
         Ok(()) => Outcome::Done(revision),
         Err(error) if error.kind() == UpdateErrorKind::WrongLastRevision => Outcome::Conflict,

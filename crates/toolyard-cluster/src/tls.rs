@@ -5,9 +5,10 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use ring::rand::SystemRandom;
 use ring::signature::Ed25519KeyPair;
 use rustls::client::AlwaysResolvesClientRawPublicKeys;
@@ -42,7 +43,7 @@ pub(crate) struct TrustedKeys(Arc<Mutex<HashMap<Vec<u8>, String>>>);
 
 impl TrustedKeys {
     fn keys(&self) -> MutexGuard<'_, HashMap<Vec<u8>, String>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     pub(crate) fn set(&self, keys: HashMap<Vec<u8>, String>) {

@@ -3,14 +3,14 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-use toolyard_core::discovery::{Endpoint, NamedEndpoint};
+use toolyard_core::discovery::{DiscoveredEndpoint, NamedEndpoint};
 use toolyard_proto::name::UpstreamId;
 
 use super::listen::{self, LocalDoor, read_address};
 use super::reader::{Field, Reader, Section};
 use super::tree::Value;
 
-/// Where apps look for the gateway by default.
+/// The address at which apps look for the gateway by default.
 pub const DEFAULT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 5100);
 
 /// No call may take longer than this.
@@ -52,11 +52,11 @@ impl Default for Scan {
     }
 }
 
-/// Where apps dial.
+/// The TCP address on which apps register.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TcpDoor {
     #[default]
-    Usual,
+    Default,
     Off,
     At(SocketAddr),
 }
@@ -72,7 +72,7 @@ impl AppsConfig {
 pub(crate) fn refuse(root: &mut Section, reader: &mut Reader<'_>) -> Option<AppsConfig> {
     if let Some(field) = root.take("apps") {
         let help = "move it to your own config, or use this file with --config";
-        field.warn(reader, "is not used: a project file does not say where to listen", help);
+        field.warn(reader, "is not used: a project file cannot set where to listen", help);
     }
     None
 }
@@ -82,8 +82,14 @@ pub(crate) fn read(field: Field, reader: &mut Reader<'_>) -> AppsConfig {
     let tcp = section.take("listen").and_then(|field| read_tcp(reader, &field)).unwrap_or_default();
     let local = section.take("unix").and_then(|field| listen::read_local(reader, &field)).unwrap_or_default();
     let mut number = |key| section.take(key).and_then(|field| read_count(reader, &field));
-    let (max_connections, calls, queue) = (number("max_connections"), number("calls"), number("queue"));
-    let timeout = section.take("timeout").and_then(|field| field.duration(reader, LONGEST_TIMEOUT));
+    let max_connections = number("max_connections");
+    let calls = number("calls");
+    let queue = number("queue");
+    let timeout = section.take("timeout");
+    if let Some(field) = &timeout {
+        reader.keep_place(field);
+    }
+    let timeout = timeout.and_then(|field| field.duration(reader, LONGEST_TIMEOUT));
     let connect_timeout = section.take("connect_timeout");
     let connect_timeout = connect_timeout.and_then(|field| field.duration(reader, LONGEST_CONNECT));
     let endpoints = section.take("endpoints").map(|field| read_endpoints(reader, field)).unwrap_or_default();
@@ -145,16 +151,16 @@ pub(crate) fn read_app_id(
         }
     };
     if others.iter().any(|other| other.id.fold() == id.fold()) {
-        let help = "choose another name; case does not count";
+        let help = "choose another name; names that differ only in case are the same";
         field.error(reader, format!("there is another endpoint of the name `{name}`"), help);
         return None;
     }
     Some(id)
 }
 
-pub(crate) fn read_endpoint(reader: &mut Reader<'_>, field: &Field) -> Option<Endpoint> {
+pub(crate) fn read_endpoint(reader: &mut Reader<'_>, field: &Field) -> Option<DiscoveredEndpoint> {
     let text = field.expanded(reader)?;
-    match Endpoint::parse(&text) {
+    match DiscoveredEndpoint::parse(&text) {
         Ok(endpoint) => Some(endpoint),
         Err(error) => {
             let help = "write where the app listens, such as \"tcp://127.0.0.1:5001\"";
@@ -187,7 +193,7 @@ pub(crate) fn check_ids(reader: &mut Reader<'_>, at: usize, endpoints: &[NamedEn
 /// An address, or `false` for none.
 pub(crate) fn read_tcp(reader: &mut Reader<'_>, field: &Field) -> Option<TcpDoor> {
     if let Value::Flag(flag) = field.value() {
-        return Some(if *flag { TcpDoor::Usual } else { TcpDoor::Off });
+        return Some(if *flag { TcpDoor::Default } else { TcpDoor::Off });
     }
     let address = read_address(reader, field)?;
     if !address.ip().is_loopback() {
@@ -203,7 +209,7 @@ pub(crate) fn read_count(reader: &mut Reader<'_>, field: &Field) -> Option<usize
     let count = usize::try_from(number).ok().filter(|_| (1..=MOST).contains(&number));
     if count.is_none() {
         let message = format!("expected a number from 1 to {MOST}, found {number}");
-        field.error(reader, message, "remove the key for the usual number");
+        field.error(reader, message, "remove the key to use the default");
     }
     count
 }

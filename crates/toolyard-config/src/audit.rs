@@ -17,7 +17,7 @@ pub enum AuditSync {
     Full,
 }
 
-/// What is recorded of requests and answers.
+/// How requests and answers are recorded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AuditPayloads {
     #[default]
@@ -45,17 +45,18 @@ impl Default for AuditConfig {
     }
 }
 
-/// What is recorded of a user's calls is not for a project to decide.
+/// Rejects the section in a project's file: a project must not decide how a user's calls are recorded.
 pub(crate) fn refuse(root: &mut Section, reader: &mut Reader<'_>) -> Option<AuditConfig> {
     if let Some(field) = root.take("audit") {
         let help = "move it to your own config, or use this file with --config";
-        field.warn(reader, "is not used: a project file does not set what is recorded", help);
+        field.warn(reader, "is not used: a project file cannot set what is recorded", help);
     }
     None
 }
 
-/// Nothing where it is switched off.
+/// Reads the section; `None` if the audit is switched off.
 pub(crate) fn read(field: Field, reader: &mut Reader<'_>) -> Option<AuditConfig> {
+    reader.keep_place(&field);
     let usual = AuditConfig::default();
     let mut section = field.section(reader)?;
     let enabled = section.take("enabled").and_then(|field| field.flag(reader)).unwrap_or(true);
@@ -80,7 +81,7 @@ fn read_number(reader: &mut Reader<'_>, field: &Field, most: i64, usual: &str) -
     let checked = u64::try_from(number).ok().filter(|_| (1..=most).contains(&number));
     if checked.is_none() {
         let message = format!("expected a number from 1 to {most}, found {number}");
-        field.error(reader, message, format!("{usual} is usual"));
+        field.error(reader, message, format!("the default is {usual}"));
     }
     checked
 }

@@ -7,7 +7,7 @@ use toolyard_proto::token::{Rules, SHORTEST_SECRET, Secret};
 use super::reader::{Field, Reader, Section};
 use super::resource::{self, ResourceConfig};
 
-/// Longer is no safer than a bearer that never ends.
+/// Longer is not safer than a bearer that never ends.
 pub(crate) const LONGEST: Duration = Duration::from_hours(24);
 
 /// Which tokens are accepted beside those of `[listen]`.
@@ -21,7 +21,7 @@ pub(crate) struct AuthSection {
 pub(crate) fn refuse(root: &mut Section, reader: &mut Reader<'_>) -> AuthSection {
     if let Some(field) = root.take("auth") {
         let help = "move it to your own config, or use this file with --config";
-        field.warn(reader, "is not used: a project file does not say who may come in", help);
+        field.warn(reader, "is not used: a project file cannot set who may connect", help);
     }
     AuthSection::default()
 }

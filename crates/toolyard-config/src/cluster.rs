@@ -24,7 +24,7 @@ pub struct ClusterConfig {
     pub nats: Vec<String>,
     /// The name of this node; the host's name if not given.
     pub node: Option<String>,
-    /// What all nodes know.
+    /// The secret that all nodes share.
     pub key: String,
     pub credentials: ClusterCredentials,
     pub require_tls: bool,
@@ -75,7 +75,7 @@ impl fmt::Debug for ClusterCredentials {
 pub(crate) fn refuse(root: &mut Section, reader: &mut Reader<'_>) -> Option<ClusterConfig> {
     if let Some(field) = root.take("cluster") {
         let help = "move it to your own config, or use this file with --config";
-        field.warn(reader, "is not used: a project file does not join a cluster", help);
+        field.warn(reader, "is not used: a project file cannot join a cluster", help);
     }
     None
 }

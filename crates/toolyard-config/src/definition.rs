@@ -20,7 +20,7 @@ pub struct Definition {
     pub cwd: Option<String>,
     pub url: Option<String>,
     pub headers: Vec<(String, String)>,
-    /// `sse`, where only the oldest HTTP transport will do.
+    /// `sse`, where only the legacy transport HTTP+SSE is allowed.
     pub transport: Option<String>,
     pub is_off: bool,
 }
@@ -136,7 +136,7 @@ impl Definition {
         Self { is_off: false, ..self.clone() } == Self { is_off: false, ..other.clone() }
     }
 
-    /// As a section of a config.
+    /// The definition as a section of a config.
     pub fn to_toml(&self) -> Table {
         let mut table = Table::new();
         let mut text = |key: &str, text: &Option<String>| {
@@ -184,7 +184,7 @@ impl Definition {
         }
     }
 
-    /// What else decides what a program does: the working directory and the environment, secrets hidden.
+    /// The working directory and the environment of the program, with secrets hidden.
     pub fn surroundings(&self) -> Vec<String> {
         let pair = |(name, text): &(String, String)| {
             let is_secret = secret::is_secret(name, text);
@@ -213,7 +213,7 @@ impl Definition {
         }
     }
 
-    /// For programs, secrets hidden.
+    /// The definition for the output of `--json`, with secrets hidden.
     pub fn shown(&self) -> Shown {
         let pairs = |pairs: &[(String, String)]| -> serde_json::Map<String, serde_json::Value> {
             pairs.iter().map(|(name, text)| (name.clone(), secret::masked(text).into())).collect()
@@ -276,7 +276,7 @@ pub struct Shown {
     pub transport: Option<String>,
 }
 
-/// As one would type it.
+/// Quotes a word as for a shell.
 fn quoted(word: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=@%+,~*$?&".contains(c);
     if !word.is_empty() && word.chars().all(|c| is_plain(c) || c == '{' || c == '}') {

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::problem::ProblemKind;
 use super::reader::{Field, Reader};
 use super::tree::Value;
 
@@ -40,7 +41,12 @@ impl Field {
             let instead = near.map_or(least, |near| near.clamp(least, most));
             let instead = if near.is_none() { most.min(Duration::from_secs(30)) } else { instead };
             let example = self.example(reader, &format!("\"{}\"", shown(instead)));
-            self.error(reader, message, format!("write a number and its unit, such as {example}"));
+            let kind = match self.value() {
+                Value::Integer(_) | Value::Fraction(_) | Value::Text(_) => None,
+                _ => Some(ProblemKind::WrongKind),
+            };
+            let help = format!("write a number and its unit, such as {example}");
+            reader.error_of(kind, self.at, &self.path, message, help);
             return None;
         }
         duration

@@ -13,9 +13,9 @@ pub const PROJECT_FILE: &str = "toolyard.toml";
 /// The outcome of looking for a config.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Found {
-    /// Those in force; a later one wins. None where the gateway starts with its built-in tools alone.
+    /// The files in use; a later one wins. Empty if the gateway starts with its built-in tools alone.
     pub sources: Vec<Source>,
-    /// Where the user's own config is, or would be.
+    /// The path of the user's own config, whether it exists or not.
     pub user_file: Option<PathBuf>,
     /// A project file that is ignored: it names programs to run, and the user has not trusted it.
     pub unused: Option<(PathBuf, TrustState)>,
@@ -35,7 +35,7 @@ pub fn project(path: &Path, variables: &Variables<'_>) -> (Source, Vec<Source>) 
     (Source { path: path.to_owned(), role: Role::Project }, own.collect())
 }
 
-/// Whose file it is, which decides what it may say.
+/// The role of a file, which decides what it may set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// The user's own, or asked for by name.
@@ -106,6 +106,6 @@ pub fn unused_hint(file: &Path, standing: &TrustState) -> Problem {
         }
         _ => format!("{name} in this folder is not used, because it names programs to run"),
     };
-    let help = format!("look at it; then `toolyard trust` uses it from now on, --config {name} this once");
-    Problem { level: Level::Note, place: None, key: String::new(), message, help }
+    let help = format!("review it; then use it always with `toolyard trust`, or once with --config {name}");
+    Problem { level: Level::Note, ..Problem::error("", message, help) }
 }

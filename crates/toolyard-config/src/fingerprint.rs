@@ -8,6 +8,16 @@ use crate::{OAuthConfig, Program, Reach, Server, SpareConfig, UpstreamConfig};
 
 /// SHA-256 over everything that makes an upstream the one it is, in hex. Secrets go in as hashes of their own.
 pub fn fingerprint(upstream: &UpstreamConfig) -> String {
+    digest(upstream, true)
+}
+
+/// The same without the folder in which a program is started: by default that is the folder of the config, whose place
+/// differs between machines.
+pub fn fingerprint_on_any_machine(upstream: &UpstreamConfig) -> String {
+    digest(upstream, false)
+}
+
+fn digest(upstream: &UpstreamConfig, with_folder: bool) -> String {
     let UpstreamConfig { reach, era, oauth, .. } = upstream;
     let mut parts = Parts(Sha256::new());
     parts.add(format!("{era:?}").as_bytes());
@@ -23,7 +33,9 @@ pub fn fingerprint(upstream: &UpstreamConfig) -> String {
                 parts.add(name.as_bytes());
                 parts.secret(value.as_bytes());
             }
-            parts.add(cwd.as_os_str().as_encoded_bytes());
+            if with_folder {
+                parts.add(cwd.as_os_str().as_encoded_bytes());
+            }
             if let Some(sandbox) = sandbox {
                 parts.add(format!("{sandbox:?}").as_bytes());
             }

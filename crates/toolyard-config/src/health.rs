@@ -30,7 +30,7 @@ fn read_misses(reader: &mut Reader<'_>, field: &Field) -> Option<u32> {
     let misses = u32::try_from(number).ok().filter(|_| (1..=MOST_MISSES).contains(&number));
     if misses.is_none() {
         let message = format!("expected a number from 1 to {MOST_MISSES}, found {number}");
-        field.error(reader, message, "3 is usual");
+        field.error(reader, message, "the default is 3");
     }
     misses
 }

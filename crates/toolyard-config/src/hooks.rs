@@ -26,7 +26,7 @@ pub struct HookSection {
 pub(crate) fn refuse(root: &mut Section, reader: &mut Reader<'_>) -> Vec<HookSection> {
     if let Some(field) = root.take("hooks") {
         let help = "move it to your own config, or use this file with --config";
-        field.warn(reader, "is not used: a project file does not add hooks", help);
+        field.warn(reader, "is not used: a project file cannot add hooks", help);
     }
     Vec::new()
 }
@@ -55,7 +55,7 @@ fn read_one(reader: &mut Reader<'_>, field: &Field, mut section: Section) -> Opt
     let known = built_in.and_then(|name| shipped::find(&name.text(reader)?));
     if on.is_none() && known.is_none() && kind.is_some() {
         let help = format!("write {}, for instance", reader.example("on", "\"pre_tool_call\""));
-        field.error(reader, "`on` is missing: when does it run?", help);
+        field.error(reader, "`on` is missing; it sets when the hook runs", help);
     }
     let usual = |list: &[&str]| list.iter().map(|one| (*one).to_owned()).collect();
     Some(HookSection {
@@ -128,7 +128,7 @@ fn shipped_kind(reader: &mut Reader<'_>, field: &Field, with: Option<&Field>) ->
                 shipped::ALL.iter().map(|one| one.name).collect::<Vec<_>>().join(", ")
             ),
         };
-        field.error(reader, format!("no hook `{name}` comes with Toolyard"), help);
+        field.error(reader, format!("Toolyard has no built-in hook `{name}`"), help);
         return None;
     }
     let settings = with.map_or(Json::Null, |field| json(field.value()));

@@ -13,20 +13,20 @@ pub type Variables<'a> = dyn Fn(&str) -> Option<String> + 'a;
 /// Looks a stored secret up, or reports why the store cannot be read.
 pub type Secrets<'a> = dyn Fn(&str) -> Result<Option<String>, String> + 'a;
 
-/// Where the values of references come from.
+/// The sources of the values of references.
 #[derive(Clone, Copy)]
 pub(crate) struct Lookup<'a> {
     pub variables: &'a Variables<'a>,
     pub secrets: &'a Secrets<'a>,
     pub commands: CommandUse<'a>,
-    /// What relative paths start from.
+    /// The folder that relative paths start from.
     pub folder: &'a Path,
 }
 
 /// Runs a command and returns what it prints, or why there is no value.
 pub type Commands<'a> = dyn Fn(&str) -> Result<String, String> + 'a;
 
-/// What becomes of `${cmd:…}`.
+/// Whether the commands of `${cmd:…}` are run.
 #[derive(Clone, Copy)]
 pub(crate) enum CommandUse<'a> {
     Run(&'a Commands<'a>),
@@ -36,7 +36,7 @@ pub(crate) enum CommandUse<'a> {
     Refuse,
 }
 
-/// What a part of the config refers to and what has no value here.
+/// A reference in the config that has no value here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Missing {
     Variable(String),
@@ -58,7 +58,7 @@ impl Missing {
         }
     }
 
-    /// What to do where a gateway runs without it.
+    /// The advice for a gateway that runs without the value.
     pub fn hint(&self) -> String {
         match self {
             Self::Variable(_) => "set it where the gateway is started, then start the gateway again".into(),
@@ -79,7 +79,7 @@ pub fn environment(name: &str) -> Option<String> {
 pub(crate) struct Trouble {
     pub message: String,
     pub help: String,
-    /// What has no value, where the reference to it is well written.
+    /// The reference without a value, if it is well-formed.
     pub missing: Option<Missing>,
     /// Nothing is wrong: the value was not looked for.
     pub is_skipped: bool,
@@ -243,7 +243,7 @@ mod tests {
         check("x ${file:token}", Ok("x from file"));
         check("${file:empty}", Err("DIR/empty has no value: it is empty"));
         check("${file:gone}", Err("DIR/gone has no value: there is no such file"));
-        check("${file:.}", Err("DIR/. has no value: it is no file"));
+        check("${file:.}", Err("DIR/. has no value: not a regular file"));
         check("${cmd:op read x}!", Ok("from op!"));
         check("${cmd:op read y}", Err("a command in the config gave no value: `op` failed"));
     }

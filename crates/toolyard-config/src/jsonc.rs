@@ -57,7 +57,7 @@ fn end_of_string(bytes: &[u8], start: usize) -> usize {
     (at + 1).min(bytes.len())
 }
 
-/// JavaScript writes and reads `\ud83d` without its other half, which is no valid character.
+/// JavaScript writes and reads `\ud83d` without its other half, which is not a valid character.
 fn replace_lone_surrogates(string: &mut [u8]) {
     let mut at = 0;
     while at < string.len() {
@@ -77,7 +77,7 @@ enum Half {
     Second,
 }
 
-/// Of which half of a character this is the number, if of one.
+/// Whether this number is one half of a surrogate pair, and which.
 fn half(text: &[u8]) -> Option<Half> {
     let number = text.strip_prefix(b"\\u")?.get(..4)?;
     match u16::from_str_radix(std::str::from_utf8(number).ok()?, 16).ok()? {

@@ -1,11 +1,12 @@
 //! The configuration as written: found, read and checked, with every problem reported at its place.
-//! What the gateway is built from is made of it in the program.
+//! The program builds the gateway's plan from it.
 
 pub mod definition;
 mod schema;
 pub mod secret;
 pub mod own;
 pub mod state_dir;
+pub mod folder_lock;
 pub mod save;
 pub mod jsonc;
 pub mod socket;
@@ -44,6 +45,7 @@ mod health;
 mod pins;
 mod rules;
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
@@ -62,7 +64,7 @@ pub use audit::{AuditConfig, AuditPayloads, AuditSync};
 pub use cluster::{ClusterConfig, ClusterCredentials};
 pub use duration::parse as parse_duration;
 pub use find::{Found, PROJECT_FILE, Role, Source, find, of_the_proxy, project, unused_hint};
-pub use fingerprint::{fingerprint, fingerprint_of_pack};
+pub use fingerprint::{fingerprint, fingerprint_of_pack, fingerprint_on_any_machine};
 pub use interpolate::source::{run_command, words as command_words};
 pub use interpolate::{Commands, Missing, Secrets, Variables, environment};
 pub use listen::{DEFAULT as DEFAULT_ADDRESS, ListenConfig, LocalDoor, needs_token, parse_address};
@@ -72,7 +74,7 @@ pub use metrics::MetricsConfig;
 pub use oauth::OAuthConfig;
 pub use packs::{KnownPacks, PackConfig, PackProblem, PackSchema};
 pub use pins::lock_path;
-pub use problem::{Level, Place, Problem};
+pub use problem::{Level, Place, Problem, ProblemKind};
 pub use reach::{Program, Reach, Server, SpareConfig};
 pub use resource::{IntrospectionConfig, ResourceConfig};
 pub use schema::schema;
@@ -87,7 +89,7 @@ pub use tree::{Entry, File, Format, Node, Value};
 
 use auth::AuthSection;
 use mcpproxy::McpProxy;
-use reader::{Reader, Section};
+use reader::{Field, Reader, Section};
 
 const LEAST_DEBOUNCE: Duration = Duration::from_millis(1);
 const LONGEST_DEBOUNCE: Duration = Duration::from_secs(10);
@@ -97,7 +99,7 @@ const LONGEST_BUDGET: usize = 64;
 #[derive(Debug, Default)]
 pub struct Config {
     pub upstreams: Upstreams,
-    /// What is written of packs; which of them are on is decided by the program.
+    /// The sections of packs; the program decides which packs are on.
     pub packs: Vec<PackConfig>,
     pub profiles: Vec<ProfilePlan>,
     /// The tools that the lean view lists, by patterns over canonical ids.
@@ -129,22 +131,24 @@ pub struct Config {
     pub names: NameStyle,
     /// How long changes are gathered before lists change, if not as usual.
     pub debounce: Option<Duration>,
-    /// What happens when a definition changes.
+    /// The action for a changed definition.
     pub pins: PinPolicy,
     /// Who may call what.
     pub rules: Option<Arc<Policy>>,
+    /// Where `audit`, `apps.timeout` and each `limits.NAME` are written.
+    pub places: BTreeMap<String, Place>,
 }
 
 /// A config, if it is valid, and its problems.
 #[derive(Debug)]
 pub struct Loaded {
     pub config: Option<Config>,
-    /// What tokens are made from, also where the rest of the config is not valid.
+    /// The secret and the rules for tokens. Read even if the rest of the config is invalid.
     pub auth: Option<Rules>,
     pub problems: Vec<Problem>,
 }
 
-/// What a config is read with.
+/// The inputs for reading a config.
 #[derive(Clone, Copy)]
 pub struct ReadContext<'a> {
     pub variables: &'a Variables<'a>,
@@ -235,10 +239,11 @@ struct Layer {
     debounce: Option<Duration>,
     pins: Option<PinPolicy>,
     rules: Option<Arc<Policy>>,
+    places: BTreeMap<String, Place>,
 }
 
 impl Config {
-    /// What calls pass on their way.
+    /// The settings of the steps of calls.
     pub fn calls(&self) -> CallRules {
         let tools = self.tools.iter().map(|section| section.rule.clone()).collect();
         let hooks = self.hooks.iter().filter(|hook| hook.is_on).map(|hook| hook.plan.clone()).collect();
@@ -276,6 +281,7 @@ impl Config {
         self.debounce = layer.debounce.or(self.debounce);
         self.rules = layer.rules.or(self.rules.take());
         self.pins = layer.pins.unwrap_or(std::mem::take(&mut self.pins));
+        self.places.extend(layer.places);
     }
 }
 
@@ -295,7 +301,8 @@ fn read(file: &File, role: Role, below: &Config, context: &ReadContext<'_>) -> (
         }
         Format::Json => Layer { upstreams: mcp_servers::read(root, &mut reader), ..Layer::default() },
     };
-    (Some(layer), reader.finish())
+    let places = reader.take_places();
+    (Some(Layer { places, ..layer }), reader.finish())
 }
 
 fn read_toml(mut root: Section, role: Role, below: &Config, reader: &mut Reader<'_>) -> Layer {
@@ -331,12 +338,7 @@ fn read_toml(mut root: Section, role: Role, below: &Config, reader: &mut Reader<
     let transparent = read_transparent(&mut root, reader, on);
     let names = read_names(&mut root, reader);
     let apps = match role {
-        Role::Own => root.take("apps").map(|field| {
-            let at = field.at;
-            let apps = apps::read(field, reader);
-            apps::check_ids(reader, at, &apps.endpoints, &ids);
-            apps
-        }),
+        Role::Own => root.take("apps").map(|field| read_apps(field, &ids, reader)),
         Role::Project => apps::refuse(&mut root, reader),
     };
     let logins = match role {
@@ -396,10 +398,18 @@ fn read_toml(mut root: Section, role: Role, below: &Config, reader: &mut Reader<
         debounce,
         pins: pin_policy,
         rules,
+        places: BTreeMap::new(),
     }
 }
 
-/// Where the gateway of this config listens.
+fn read_apps(field: Field, ids: &[String], reader: &mut Reader<'_>) -> AppsConfig {
+    let at = field.at;
+    let apps = apps::read(field, reader);
+    apps::check_ids(reader, at, &apps.endpoints, ids);
+    apps
+}
+
+/// The address at which the gateway of this config listens.
 fn own_address(root: &Section, below: &Config) -> SocketAddr {
     let written = root.peek("listen", "http").and_then(|text| parse_address(&text));
     written.or(below.listen.http).unwrap_or(DEFAULT_ADDRESS)

@@ -20,6 +20,7 @@ pub(crate) fn read(root: &mut Section, reader: &mut Reader<'_>) -> Vec<LimitPlan
 }
 
 fn read_one(reader: &mut Reader<'_>, field: &Field, mut section: Section) -> LimitPlan {
+    reader.keep_place(field);
     let usual = Limit::default();
     let per = section.take("per").and_then(|field| field.choice(reader, &Per::ALL));
     let concurrent = section.take("concurrent");
@@ -27,7 +28,7 @@ fn read_one(reader: &mut Reader<'_>, field: &Field, mut section: Section) -> Lim
     let window = section.take("window");
     if concurrent.is_none() && rate.is_none() && window.is_none() {
         let help = "write concurrent = 4, rate = \"10/s\" or window = \"30/1m\", or remove the section";
-        field.error(reader, "limits nothing", help);
+        field.error(reader, "sets none of `concurrent`, `rate` and `window`", help);
     }
     let concurrent = concurrent.and_then(|field| number(reader, &field, 1));
     let burst = section.take("burst").and_then(|field| number(reader, &field, 1)).unwrap_or(1);

@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use toolyard_model::local::LONGEST_PATH;
 
-use super::problem::Problem;
+use super::problem::{Problem, ProblemKind};
 use super::reach::absolute;
 use super::reader::{Field, Reader, Section};
 use super::tree::Value;
 
-/// Where the gateway listens by default.
+/// The default address of the gateway.
 pub const DEFAULT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 7777);
 
 const LONGEST_KEEP_ALIVE: Duration = Duration::from_hours(1);
@@ -36,7 +36,7 @@ pub struct ListenConfig {
     pub origins: Vec<String>,
     /// How clients and browsers reach the gateway from outside, without a slash at the end.
     pub public_url: Option<String>,
-    /// After how much silence a client over HTTP gets a sign of life.
+    /// After how long without a message a client over HTTP is sent a keep-alive.
     pub keep_alive: Option<Duration>,
 }
 
@@ -51,11 +51,11 @@ impl fmt::Debug for ListenConfig {
     }
 }
 
-/// Where the local socket is.
+/// The place of the local socket.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum LocalDoor {
     #[default]
-    Usual,
+    Default,
     Off,
     At(PathBuf),
 }
@@ -64,7 +64,7 @@ pub enum LocalDoor {
 pub(crate) fn refuse(root: &mut Section, reader: &mut Reader<'_>) -> Option<ListenConfig> {
     if let Some(field) = root.take("listen") {
         let help = "move it to your own config, or use this file with --config";
-        field.warn(reader, "is not used: a project file does not say where to listen", help);
+        field.warn(reader, "is not used: a project file cannot set where to listen", help);
     }
     None
 }
@@ -88,7 +88,7 @@ pub(crate) fn read(field: Field, reader: &mut Reader<'_>, has_issuers: bool) -> 
         if let Some(field) = section.take_other(key) {
             field.error(
                 reader,
-                "is no key of [listen]",
+                "is not a key of [listen]",
                 format!("write {}", reader.example("http", "\"127.0.0.1:7777\"")),
             );
         }
@@ -110,7 +110,7 @@ pub(crate) fn read(field: Field, reader: &mut Reader<'_>, has_issuers: bool) -> 
     ListenConfig { http, tcp, models, local, token, operator_token, hosts, origins, public_url, keep_alive }
 }
 
-/// Off loopback anybody on the network could run the tools, so a token is asked for there.
+/// An address that is not on loopback needs a token: without one, every user of the network could call the tools.
 pub fn needs_token(key: &str, address: SocketAddr, has_token: bool) -> Option<Problem> {
     if address.ip().is_loopback() || has_token {
         return None;
@@ -134,7 +134,9 @@ pub fn parse_address(text: &str) -> Option<SocketAddr> {
 pub(crate) fn read_address(reader: &mut Reader<'_>, field: &Field) -> Option<SocketAddr> {
     if let Value::Integer(port) = field.value() {
         let example = field.example(reader, &format!("\"127.0.0.1:{port}\""));
-        field.error(reader, "expected ADDRESS:PORT, found a number", format!("write {example}"));
+        let message = "expected ADDRESS:PORT, found a number".to_owned();
+        let help = format!("write {example}");
+        reader.error_of(Some(ProblemKind::WrongKind), field.at, &field.path, message, help);
         return None;
     }
     let text = field.text(reader)?;
@@ -146,7 +148,7 @@ pub(crate) fn read_address(reader: &mut Reader<'_>, field: &Field) -> Option<Soc
     address
 }
 
-/// What is wrong with an address, and how it is written.
+/// The message about an invalid address, and the advice.
 fn wrong_address(text: &str) -> (String, String) {
     let (host, port) = text.rsplit_once(':').unwrap_or((text, ""));
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
@@ -244,7 +246,7 @@ fn read_origins(reader: &mut Reader<'_>, field: &Field) -> Vec<String> {
 /// A path, or `false` for none.
 pub(crate) fn read_local(reader: &mut Reader<'_>, field: &Field) -> Option<LocalDoor> {
     if let Value::Flag(flag) = field.value() {
-        return Some(if *flag { LocalDoor::Usual } else { LocalDoor::Off });
+        return Some(if *flag { LocalDoor::Default } else { LocalDoor::Off });
     }
     let text = field.expanded(reader)?;
     if text.is_empty() {

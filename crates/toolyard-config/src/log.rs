@@ -46,7 +46,7 @@ pub struct LogConfig {
 pub(crate) fn refuse(root: &mut Section, reader: &mut Reader<'_>) -> Option<LogConfig> {
     if let Some(field) = root.take("log") {
         let help = "move it to your own config, or use this file with --config";
-        field.warn(reader, "is not used: a project file does not say what is logged", help);
+        field.warn(reader, "is not used: a project file cannot set what is logged", help);
     }
     None
 }

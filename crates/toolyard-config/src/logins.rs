@@ -16,7 +16,7 @@ pub struct LoginConfig {
 pub(crate) fn refuse(root: &mut Section, reader: &mut Reader<'_>) -> Vec<LoginConfig> {
     if let Some(field) = root.take("logins") {
         let help = "move it to your own config, or use this file with --config";
-        field.warn(reader, "is not used: a project file does not name accounts", help);
+        field.warn(reader, "is not used: a project file cannot name accounts", help);
     }
     Vec::new()
 }

@@ -128,7 +128,7 @@ fn read_one(reader: &mut Reader<'_>, mut section: Section) -> Option<Reach> {
     let left: Vec<String> = left.iter().map(|field| format!("`{}`", field.key)).collect();
     if !left.is_empty() {
         let message = format!("{} of this server: not used here", left.join(", "));
-        reader.warn(at, &path, message, "limits and choices of tools are made in a TOML config instead");
+        reader.warn(at, &path, message, "set limits and profiles in a TOML config instead");
     }
     reach
 }

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use toolyard_core::discovery::{Endpoint, NamedEndpoint};
+use toolyard_core::discovery::{DiscoveredEndpoint, NamedEndpoint};
 use toolyard_proto::name::sanitize_upstream_id;
 use toolyard_proto::token::Rules;
 
@@ -94,7 +94,7 @@ fn read_auth(section: &mut Section, reader: &mut Reader<'_>) -> Option<Rules> {
         .map_or(Rules::WINDOW, |time| time.as_secs());
     let Some(secret) = secret else {
         if let Some(expiry) = expiry {
-            expiry.warn(reader, "has no effect without `SharedSecret`", "no tokens are asked for; remove it");
+            expiry.warn(reader, "has no effect without `SharedSecret`", "no token is required; remove it");
         }
         return None;
     };
@@ -119,7 +119,7 @@ fn read_apps(reader: &mut Reader<'_>, field: &Field) -> Vec<NamedEndpoint> {
             place.error(reader, "`Name` is missing", "write the name under which the app registers");
             continue;
         };
-        let endpoint: Option<Endpoint> = endpoint.and_then(|field| read_endpoint(reader, &field));
+        let endpoint: Option<DiscoveredEndpoint> = endpoint.and_then(|field| read_endpoint(reader, &field));
         let Some(text) = name.text(reader) else { continue };
         // One without an endpoint comes by itself.
         let Some(endpoint) = endpoint else { continue };

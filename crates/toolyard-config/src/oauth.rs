@@ -5,7 +5,7 @@ use std::fmt;
 use super::reader::{Field, Reader};
 use super::tree::Value;
 
-/// What is set for signing in at one server.
+/// The settings for signing in at one server.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct OAuthConfig {
     /// Never sign in: the server is used without credentials, or with those in `headers`.

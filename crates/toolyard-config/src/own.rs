@@ -2,8 +2,9 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use crate::Reach;
 use crate::definition::Definition;
+use crate::state_dir::{self, announced};
+use crate::{Reach, Variables, environment};
 
 /// Whether it leads to a gateway of ours. A pack alone is none.
 pub fn leads_to_toolyard(definition: &Definition) -> bool {
@@ -52,8 +53,54 @@ pub(crate) fn is_itself(reach: &Reach, own: SocketAddr) -> bool {
     }
 }
 
+/// Whether it is the usual address of a gateway, or the address of one that has announced itself on this machine, of
+/// whatever config.
 fn is_own_url(url: &str) -> bool {
-    ["http://127.0.0.1:7777/mcp", "http://localhost:7777/mcp"]
-        .iter()
-        .any(|own| url.strip_prefix(own).is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', '?'])))
+    let usual = ["http://127.0.0.1:7777", "http://localhost:7777"];
+    usual.iter().any(|own| is_below_mcp(url, own)) || is_announced(url, &environment)
+}
+
+fn is_announced(url: &str, variables: &Variables<'_>) -> bool {
+    let announced = state_dir::folders(variables).into_iter().filter_map(|folder| announced(&folder));
+    announced.flat_map(|running| spellings(&running.http)).any(|own| is_below_mcp(url, &own))
+}
+
+/// The ways to write the address of a listener. One on all addresses is reached at the loopback address.
+fn spellings(http: &str) -> Vec<String> {
+    let Some((scheme, address)) = http.split_once("://") else { return Vec::new() };
+    let Ok(address) = address.parse::<SocketAddr>() else { return vec![http.to_owned()] };
+    let mut all = vec![http.to_owned()];
+    if address.ip().is_loopback() || address.ip().is_unspecified() {
+        let port = address.port();
+        all.extend(["127.0.0.1", "localhost", "[::1]"].map(|host| format!("{scheme}://{host}:{port}")));
+    }
+    all
+}
+
+fn is_below_mcp(url: &str, own: &str) -> bool {
+    let rest = url.strip_prefix(own).and_then(|rest| rest.strip_prefix("/mcp"));
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', '?']))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_address_of_a_gateway_that_has_announced_itself_is_our_own() {
+        let state = tempfile::tempdir().unwrap();
+        let folder = state.path().join("toolyard/0123456789abcdef");
+        std::fs::create_dir_all(&folder).unwrap();
+        let announced = r#"{"http":"http://127.0.0.1:7778","pid":1,"started":1}"#;
+        std::fs::write(folder.join(state_dir::GATEWAY_FILE), announced).unwrap();
+        let path = state.path().to_str().unwrap().to_owned();
+        let variables = |name: &str| (name == "XDG_STATE_HOME").then(|| path.clone());
+        let check = |url: &str, expected: bool| assert_eq!(is_announced(url, &variables), expected, "{url}");
+        check("http://127.0.0.1:7778/mcp", true);
+        check("http://localhost:7778/mcp/p/work", true);
+        check("http://127.0.0.1:7778/mcpx", false);
+        check("http://127.0.0.1:77780/mcp", false);
+        check("http://127.0.0.1:7779/mcp", false);
+        check("http://192.0.2.1:7778/mcp", false);
+    }
 }

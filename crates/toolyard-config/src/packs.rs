@@ -19,7 +19,7 @@ pub struct KnownPacks {
     pub missing: Vec<(&'static str, String)>,
 }
 
-/// What the section of one pack may hold.
+/// The keys of one pack's section.
 pub trait PackSchema: Send + Sync {
     fn name(&self) -> &'static str;
     fn summary(&self) -> &str;
@@ -30,7 +30,7 @@ pub trait PackSchema: Send + Sync {
     fn check(&self, config: &Json) -> Vec<PackProblem>;
 }
 
-/// What is wrong with the config of a pack.
+/// A mistake in the config of a pack.
 #[derive(Debug)]
 pub struct PackProblem {
     /// The key, with what is below it (`folders[1]`); empty where no single key is to blame.

@@ -32,7 +32,7 @@ pub(crate) fn read_action(reader: &mut Reader<'_>, field: &Field) -> Option<Acti
 pub(crate) fn refuse(root: &mut Section, reader: &mut Reader<'_>) -> Option<PinPolicy> {
     if let Some(field) = root.take("pins") {
         let help = "move it to your own config, or use this file with --config";
-        field.warn(reader, "is not used: a project file does not decide about changed tools", help);
+        field.warn(reader, "is not used: a project file cannot decide about changed tools", help);
     }
     None
 }

@@ -11,7 +11,7 @@ use super::suggest::nearest;
 
 const EXPOSURES: [(&str, Exposure); 2] = [("full", Exposure::Full), ("search", Exposure::Search)];
 
-/// What comes with the program can be named without being configured.
+/// The ids that a profile may name. Built-in packs need no section of their own.
 fn known<'a>(packs: &'a KnownPacks, ids: &'a [String]) -> impl Iterator<Item = &'a str> {
     ids.iter().map(String::as_str).chain(packs.names().map(|name| -> &str { name })).chain(["yard"])
 }

@@ -5,11 +5,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use http::uri::Authority;
-use http::{HeaderMap, HeaderName, HeaderValue, Uri};
+use http::{HeaderMap, HeaderName, HeaderValue, Uri, header};
 
 use toolyard_guard::Sandbox;
 use toolyard_link::SocketSpec;
 use toolyard_link::http::Identity;
+use toolyard_model::headers;
 
 use super::reader::{Field, Reader, Section};
 use super::tree::Value;
@@ -28,7 +29,7 @@ pub struct Program {
     /// Added to our own environment; sorted by name.
     pub env: Vec<(String, String)>,
     pub cwd: PathBuf,
-    /// What it may use, if not everything.
+    /// The limits of its sandbox; without one it may use everything.
     pub sandbox: Option<Sandbox>,
 }
 
@@ -79,15 +80,15 @@ const COOL_DOWN: Duration = Duration::from_mins(5);
 const LONGEST_COOL_DOWN: Duration = Duration::from_hours(1);
 
 /// The gateway sets these headers itself, for every request.
-const OWN_HEADERS: [&str; 8] = [
-    "accept",
-    "connection",
-    "content-length",
-    "content-type",
-    "last-event-id",
-    "mcp-protocol-version",
-    "mcp-session-id",
-    "transfer-encoding",
+const OWN_HEADERS: [HeaderName; 8] = [
+    header::ACCEPT,
+    header::CONNECTION,
+    header::CONTENT_LENGTH,
+    header::CONTENT_TYPE,
+    headers::LAST_EVENT_ID,
+    headers::PROTOCOL_VERSION,
+    headers::SESSION_ID,
+    header::TRANSFER_ENCODING,
 ];
 
 impl Reach {
@@ -147,12 +148,16 @@ impl Reach {
 }
 
 impl Reach {
-    /// Only the oldest HTTP transport, as `field` asks for.
+    /// Uses only the legacy transport HTTP+SSE, as `field` asks for.
     pub(crate) fn only_sse(mut self, reader: &mut Reader<'_>, field: &Field) -> Self {
         match &mut self {
             Self::Server(server) => server.sse = true,
             Self::Program(_) | Self::Socket(_) => {
-                field.error(reader, "goes only with an http URL", "remove it: nothing else has a choice");
+                field.error(
+                    reader,
+                    "goes only with an http URL",
+                    "remove it; only HTTP servers have a choice of transport",
+                );
             }
         }
         self
@@ -160,7 +165,7 @@ impl Reach {
 }
 
 impl Reach {
-    /// With the second credential that `field` gives.
+    /// Adds the second credential that `field` gives.
     pub(crate) fn with_spare(mut self, reader: &mut Reader<'_>, field: Field) -> Self {
         match &mut self {
             Self::Server(server) => server.spare = read_spare(reader, field),
@@ -254,7 +259,7 @@ fn environment(reader: &mut Reader<'_>, field: &Field) -> Vec<(String, String)> 
     let mut variables = Vec::new();
     for (name, (field, value)) in field.expanded_table(reader) {
         if name.is_empty() || name.contains(['=', '\0']) || value.contains('\0') {
-            let message = "no program can be given such an environment variable";
+            let message = "invalid environment variable: its name must not contain `=`, and neither name nor value may contain NUL";
             field.error(reader, message, "use a name without `=`, and no NUL characters");
         } else {
             variables.push((name, value));
@@ -349,7 +354,7 @@ fn header_map(reader: &mut Reader<'_>, field: &Field) -> HeaderMap {
             field.error(reader, "holds characters that no HTTP header can carry", help);
             continue;
         };
-        if OWN_HEADERS.contains(&name.as_str()) {
+        if OWN_HEADERS.contains(&name) {
             field.warn(reader, "is left out: the gateway sets this header itself", "remove it");
             continue;
         }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use super::interpolate::source::{EnvFileError, read_env_file};
 use super::interpolate::{CommandUse, Commands, Lookup, Missing, Secrets, Trouble, Variables, expand};
 use super::packs::KnownPacks;
-use super::problem::{Level, Place, Problem};
+use super::problem::{Level, Place, Problem, ProblemKind};
 use super::suggest::nearest;
 use super::tree::{Entry, File, Format, Node, Value};
 use crate::{ReadContext, system};
@@ -22,9 +22,11 @@ pub(crate) struct Reader<'a> {
     unset: Unset,
     /// The first reference without a value while this was being recorded.
     missing: Option<Missing>,
+    /// Where keys are that a report on the config refers to, by their paths.
+    places: BTreeMap<String, Place>,
 }
 
-/// What becomes of a part of the config in which a variable is not set.
+/// How a part of the config is treated in which a variable is not set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unset {
     /// It is an error: nothing may silently vanish here.
@@ -60,10 +62,21 @@ impl<'a> Reader<'a> {
     pub(crate) fn new(file: &'a File, context: &ReadContext<'a>) -> Self {
         let ReadContext { variables, secrets, commands, packs, is_for_running } = *context;
         let unset = if is_for_running { Unset::Ignore } else { Unset::Error };
-        Self { file, variables, secrets, commands, packs, problems: Vec::new(), unset, missing: None }
+        let (problems, places) = (Vec::new(), BTreeMap::new());
+        Self { file, variables, secrets, commands, packs, problems, unset, missing: None, places }
     }
 
-    /// Where the values of references come from, at this place of the file.
+    /// Keeps where a key is.
+    pub(crate) fn keep_place(&mut self, field: &Field) {
+        let place = self.place(field.at);
+        self.places.insert(field.path.clone(), place);
+    }
+
+    pub(crate) fn take_places(&mut self) -> BTreeMap<String, Place> {
+        std::mem::take(&mut self.places)
+    }
+
+    /// The sources of the values of references, at this place of the file.
     fn lookup(&self) -> Lookup<'a> {
         let commands = match (self.unset, self.commands) {
             (Unset::Error, _) => CommandUse::Refuse,
@@ -97,7 +110,21 @@ impl<'a> Reader<'a> {
         message: impl Into<String>,
         help: impl Into<String>,
     ) {
-        self.add(Level::Error, at, key, message.into(), help.into());
+        self.error_of(None, at, key, message.into(), help.into());
+    }
+
+    /// An error of a kind that callers distinguish.
+    pub(crate) fn error_of(
+        &mut self,
+        kind: Option<ProblemKind>,
+        at: usize,
+        key: &str,
+        message: String,
+        help: String,
+    ) {
+        let place = Some(self.place(at));
+        let kind = kind.map(Box::new);
+        self.problems.push(Problem { place, kind, ..Problem::error(key, message, help) });
     }
 
     pub(crate) fn warn(&mut self, at: usize, key: &str, message: impl Into<String>, help: impl Into<String>) {
@@ -110,7 +137,7 @@ impl<'a> Reader<'a> {
 
     fn add(&mut self, level: Level, at: usize, key: &str, message: String, help: String) {
         let place = Some(self.place(at));
-        self.problems.push(Problem { level, place, key: key.to_owned(), message, help });
+        self.problems.push(Problem { level, place, ..Problem::error(key, message, help) });
     }
 
     /// A path that starts with `~/` starts from the home folder.
@@ -134,7 +161,7 @@ impl<'a> Reader<'a> {
         Place::find(&self.file.path, &self.file.text, at)
     }
 
-    /// What was found, in the order of the file.
+    /// The problems that were found, in the order of the file.
     pub(crate) fn finish(mut self) -> Vec<Problem> {
         self.problems.sort_by_key(|problem| problem.place.as_ref().map(|place| (place.line, place.column)));
         self.problems
@@ -221,12 +248,18 @@ impl Section {
         for field in self.take_all() {
             let help = match nearest(&field.key, known.iter().copied()) {
                 Some(key) => format!("did you mean `{key}`?"),
-                None => "remove it, or use one of these".into(),
+                None => "remove it, or use one of these; `toolyard schema` describes every key".into(),
             };
             let mut expected: Vec<String> = known.iter().map(|key| format!("`{key}`")).collect();
             expected.sort();
             let message = format!("unknown key; expected one of {}", expected.join(", "));
-            reader.error(field.at, &field.path, message, help);
+            reader.error_of(
+                Some(ProblemKind::UnknownKey(known.clone())),
+                field.at,
+                &field.path,
+                message,
+                help,
+            );
         }
     }
 
@@ -250,9 +283,9 @@ impl Field {
         if self.path.ends_with(']') { value.to_owned() } else { reader.example(&self.key, value) }
     }
 
-    fn wrong_kind(&self, reader: &mut Reader<'_>, expected: &str, help: impl Into<String>) {
+    pub(crate) fn wrong_kind(&self, reader: &mut Reader<'_>, expected: &str, help: impl Into<String>) {
         let message = format!("expected {expected}, found {}", self.node.value.kind());
-        reader.error(self.node.at, &self.path, message, help);
+        reader.error_of(Some(ProblemKind::WrongKind), self.node.at, &self.path, message, help.into());
     }
 
     pub(crate) fn value(&self) -> &Value {
@@ -279,7 +312,11 @@ impl Field {
                 None
             }
             Err(trouble) => {
-                reader.error(self.node.at, &self.path, trouble.message, trouble.help);
+                let kind = match trouble.missing {
+                    Some(Missing::Variable(_)) => Some(ProblemKind::UnsetVariable),
+                    _ => None,
+                };
+                reader.error_of(kind, self.node.at, &self.path, trouble.message, trouble.help);
                 None
             }
         }
@@ -326,7 +363,8 @@ impl Field {
                 None => "choose one of these, or remove the key".to_owned(),
             };
             let message = format!("expected one of {}, found \"{text}\"", words.join(", "));
-            reader.error(self.node.at, &self.path, message, help);
+            let words = choices.iter().map(|(word, _)| (*word).to_owned()).collect();
+            reader.error_of(Some(ProblemKind::NotAChoice(words)), self.node.at, &self.path, message, help);
         }
         chosen.map(|(_, value)| *value)
     }

@@ -12,7 +12,7 @@ const ROLE_CLAIMS: [&str; 2] = ["roles", "groups"];
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ResourceConfig {
     pub issuers: Vec<String>,
-    /// What tokens may be meant for, in place of the address of the view.
+    /// The accepted audiences of tokens, in place of the address of the view.
     pub audience: Vec<String>,
     /// Scopes that each token must have.
     pub scopes: Vec<String>,

@@ -28,7 +28,7 @@ pub(crate) fn read(root: &mut Section, reader: &mut Reader<'_>, own: SocketAddr)
 pub(crate) fn refuse(root: &mut Section, reader: &mut Reader<'_>) -> Option<Arc<Policy>> {
     for field in ["rules", "policy"].into_iter().filter_map(|key| root.take(key)) {
         let help = "move it to your own config, or use this file with --config";
-        field.warn(reader, "is not used: a project file does not decide who may call tools", help);
+        field.warn(reader, "is not used: a project file cannot decide who may call tools", help);
     }
     None
 }
@@ -115,7 +115,12 @@ fn read_args(reader: &mut Reader<'_>, field: Field) -> Vec<(String, Test)> {
         };
         if test == Test::default() {
             let help = "write, for instance, { below = \"/srv\" }, { equals = 1 } or { exists = true }";
-            reader.error(section.at, &section.path, "tests nothing", help);
+            reader.error(
+                section.at,
+                &section.path,
+                "tests nothing; use `equals`, `below` or another test",
+                help,
+            );
         }
         section.finish(reader);
         args.push((key, test));

@@ -16,13 +16,13 @@ use crate::system;
 pub use backup::{Backup, back_up};
 pub use lock::{Lock, lock};
 
-/// Who may read a new file. An existing file keeps its permissions.
+/// The permissions of a new file. An existing file keeps its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Readers {
     /// Its owner: it may come to hold secrets.
     Owner,
     /// The default of the system: files of a project are shared.
-    Usual,
+    SystemDefault,
 }
 
 /// A file and the text that replaces its content.
@@ -82,7 +82,7 @@ fn make_folder(path: &Path, readers: Readers) -> io::Result<()> {
     let new: Vec<&Path> = folder.ancestors().take_while(|folder| !folder.exists()).collect();
     match readers {
         Readers::Owner => state_dir::create(folder)?,
-        Readers::Usual => {
+        Readers::SystemDefault => {
             fs::create_dir_all(folder).map_err(|error| attempted(&error, "create", folder))?;
         }
     }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use serde_json::{Map, Value as Json, json};
 
-use super::{Problem, ReadContext, Role, Source};
+use super::{Problem, ProblemKind, ReadContext, Role, Source};
 
 /// A key and a value that mean nothing to the reader.
 const PROBE: &str = "toolyard-probe";
@@ -17,14 +17,14 @@ const BESIDE: [&str; 2] = ["command = \"x\"", "url = \"https://x.example/mcp\""]
 /// How deep sections are looked into.
 const DEEPEST: usize = 6;
 
-/// Each kind of value: as TOML, as the reader names it, and in a JSON Schema.
-const KINDS: [(&str, &str, &str); 6] = [
-    ("\"toolyard-probe\"", "a string", "string"),
-    ("1", "a number", "integer"),
-    ("1.5", "a number with a fraction", "number"),
-    ("true", "true or false", "boolean"),
-    ("[]", "a list", "array"),
-    ("{}", "a table", "object"),
+/// Each kind of value: as TOML and in a JSON Schema.
+const KINDS: [(&str, &str); 6] = [
+    ("\"toolyard-probe\"", "string"),
+    ("1", "integer"),
+    ("1.5", "number"),
+    ("true", "boolean"),
+    ("[]", "array"),
+    ("{}", "object"),
 ];
 
 /// The schema of a TOML config that is the user's own.
@@ -60,7 +60,7 @@ struct Prober<'a> {
 /// A place in a config.
 #[derive(Clone)]
 struct Spot {
-    /// What is written before a value, and after it.
+    /// The text before a value, and after it.
     before: String,
     after: String,
     /// How the reader names the place.
@@ -100,7 +100,7 @@ impl Spot {
 }
 
 impl Prober<'_> {
-    /// What the reader finds wrong with a value at a place, alone or beside a key without which it is not looked at.
+    /// The reader's problems with a value at a place, alone or together with the key that it depends on.
     fn problems(&self, at: &Spot, value: &str) -> Vec<Problem> {
         let source = Source { path: PathBuf::from("config.toml"), role: Role::Own };
         let text = format!("{}{value}{}\n", at.before, at.after);
@@ -115,8 +115,10 @@ impl Prober<'_> {
         let probe = at.below(PROBE);
         let problems = self.problems(&probe, "1");
         let found = problems.iter().find(|problem| problem.key == probe.path)?;
-        let keys = found.message.strip_prefix("unknown key; expected one of ")?;
-        Some(keys.split(", ").map(|key| key.trim_matches('`').to_owned()).collect())
+        let Some(ProblemKind::UnknownKey(known)) = found.kind.as_deref() else { return None };
+        let mut known: Vec<String> = known.iter().map(|&key| key.to_owned()).collect();
+        known.sort();
+        Some(known)
     }
 
     fn section(&self, at: &Spot, depth: usize) -> Option<Json> {
@@ -126,13 +128,13 @@ impl Prober<'_> {
         Some(json!({ "type": "object", "properties": properties, "additionalProperties": false }))
     }
 
-    /// What a key may hold.
+    /// The schema of a key's value.
     fn value(&self, at: &Spot, depth: usize) -> Json {
         let mut forms = Vec::new();
-        for (value, kind, name) in KINDS {
+        for (value, name) in KINDS {
             let problems = self.problems(at, value);
             let own = || problems.iter().filter(|problem| problem.key == at.path);
-            if own().any(|problem| problem.message.ends_with(&format!("found {kind}"))) {
+            if own().any(|problem| problem.is(&ProblemKind::WrongKind)) {
                 continue;
             }
             forms.push(match name {
@@ -174,8 +176,8 @@ impl Prober<'_> {
 
 /// The words that a key may have, if it may have only these.
 fn choices(problem: &Problem) -> Option<Json> {
-    let words = problem.message.strip_prefix("expected one of ")?.split_once(", found ")?.0;
-    let words: BTreeSet<&str> = words.split(", ").map(|word| word.trim_matches(['"', '`'])).collect();
+    let Some(ProblemKind::NotAChoice(words)) = problem.kind.as_deref() else { return None };
+    let words: BTreeSet<&String> = words.iter().collect();
     Some(json!({ "enum": words }))
 }
 

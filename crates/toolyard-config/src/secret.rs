@@ -1,4 +1,4 @@
-//! What looks like a secret, and how it is shown. Better one value too many than a token on a screen.
+//! Recognises values that look like secrets, and hides them. Hiding too many is better than showing a token.
 
 mod words;
 
@@ -58,7 +58,7 @@ pub fn is_reference(value: &str) -> bool {
     !looks_random(before) && !looks_random(after)
 }
 
-/// By the words in it, so that `MONKEY` is no key and `api-key` is one.
+/// Whether a name suggests a secret. Whole words are compared: `MONKEY` is not a key, `api-key` is one.
 pub fn is_secret_name(name: &str) -> bool {
     let words = words(name);
     let joined = words.concat();

@@ -15,11 +15,11 @@ pub fn path(door: &LocalDoor, set: &str, variables: &Variables<'_>) -> Option<Pa
     match door {
         LocalDoor::Off => None,
         LocalDoor::At(path) => Some(path.clone()),
-        LocalDoor::Usual => Some(usual(set, variables)),
+        LocalDoor::Default => Some(default_path(set, variables)),
     }
 }
 
-fn usual(set: &str, variables: &Variables<'_>) -> PathBuf {
+fn default_path(set: &str, variables: &Variables<'_>) -> PathBuf {
     let below = Path::new(set).join(FILE);
     system::socket_folder(below.as_os_str().len() + 1, variables).join(below)
 }
@@ -60,7 +60,7 @@ mod tests {
             _ => None,
         };
         let expected = expected.replace("UID", &system::user().to_string());
-        assert_eq!(usual("0123456789abcdef", &variables), Path::new(&expected));
+        assert_eq!(default_path("0123456789abcdef", &variables), Path::new(&expected));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Where things are kept between runs: one folder per set of config files, readable by its owner only.
+//! The state directory: one folder per config set, readable by its owner only.
 
 use std::fs;
 use std::io::{self, Write};
@@ -49,17 +49,17 @@ pub fn set(asked: Option<&Path>, files: &[PathBuf], variables: &Variables<'_>) -
     set_hash(files, &asked.or_else(|| base(variables)).unwrap_or_default())
 }
 
-/// Where the folders of all config sets are.
+/// The folder with the state directories of all config sets.
 pub fn base(variables: &Variables<'_>) -> Option<PathBuf> {
     Some(system::state_folder(variables)?.join("toolyard"))
 }
 
-/// Where packs keep what can be made again, for all config sets.
+/// The folder for caches of packs, shared by all config sets.
 pub fn cache(variables: &Variables<'_>) -> Option<PathBuf> {
     Some(system::cache_folder(variables)?.join("toolyard"))
 }
 
-/// Where the secrets of the user are.
+/// The folder of the user's secrets.
 pub fn secrets(variables: &Variables<'_>) -> Option<PathBuf> {
     Some(base(variables)?.join("secrets"))
 }
@@ -93,7 +93,7 @@ pub struct Announcement {
     started: u64,
 }
 
-/// Where a gateway listens.
+/// The addresses of a running gateway.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Addresses {
     pub http: String,
@@ -175,6 +175,15 @@ pub fn other_folders(base: &Path) -> Vec<PathBuf> {
     folders
 }
 
+/// Folders in which a gateway may have left its address: one for each config set, and those given by `--state-dir`.
+pub fn folders(variables: &Variables<'_>) -> Vec<PathBuf> {
+    let Some(base) = base(variables) else { return Vec::new() };
+    let inside = fs::read_dir(&base).into_iter().flatten();
+    let mut folders: Vec<PathBuf> = inside.filter_map(|entry| Some(entry.ok()?.path())).collect();
+    folders.extend(other_folders(&base));
+    folders
+}
+
 impl Announcement {
     pub fn write(folder: &Path, set: &str, config: &[PathBuf], addresses: &Addresses) -> io::Result<Self> {
         let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
@@ -188,7 +197,9 @@ impl Announcement {
     pub fn renew(&self, addresses: &Addresses) -> io::Result<()> {
         let Addresses { http, tcp, models, socket, apps, apps_socket } = addresses.clone();
         let pid = std::process::id();
-        let (started, set, config) = (self.started, Some(self.set.clone()), Some(self.config.clone()));
+        let started = self.started;
+        let set = Some(self.set.clone());
+        let config = Some(self.config.clone());
         let running = Running { http, tcp, models, socket, apps, apps_socket, pid, started, set, config };
         replace(&self.path, &serde_json::to_vec(&running)?)
             .map_err(|error| attempted(&error, "write", &self.path))

@@ -1,6 +1,6 @@
 //! Finds the known word that is nearest to an unknown one.
 
-/// What others call the same thing.
+/// Keys of other programs that mean the same as a key here.
 const ELSEWHERE: [(&str, &str); 5] = [
     ("mcp_servers", "upstreams"),
     ("servers", "upstreams"),

@@ -1,4 +1,4 @@
-//! What systems do not have in common, as far as this program needs it: the folders of a user, files that are
+//! The functions that differ between operating systems: the folders of a user, files that are
 //! private, and how a program is detached.
 
 #[cfg(unix)]

@@ -21,7 +21,7 @@ pub struct ToolSection {
     pub places: Vec<(&'static str, Place)>,
 }
 
-/// What the sections can name.
+/// The limits and hooks that the sections can refer to.
 #[derive(Clone, Copy)]
 pub(crate) struct Known<'a> {
     pub(crate) limits: &'a [String],
@@ -65,7 +65,7 @@ fn read_one(
         field.error(reader, "expected the id of a tool, UPSTREAM:TOOL", help);
     }
     if is_empty {
-        field.error(reader, "sets nothing", "write timeout = \"30s\", or remove the section");
+        field.error(reader, "sets no key", "write timeout = \"30s\", or remove the section");
     }
     let settings = ToolSettings {
         timeout,

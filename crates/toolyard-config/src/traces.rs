@@ -8,7 +8,7 @@ use super::reach::Server;
 use super::reader::{Field, Reader, Section};
 use super::tree::Value;
 
-/// Where OTLP receivers accept traces.
+/// The path at which OTLP receivers accept traces.
 const PATH: &str = "/v1/traces";
 
 /// The export of traces, where it is on.
@@ -28,16 +28,16 @@ impl fmt::Debug for TracesConfig {
     }
 }
 
-/// Where a user's calls are reported is not for a project to decide.
+/// Rejects the section in a project's file: a project must not decide where a user's calls are reported.
 pub(crate) fn refuse(root: &mut Section, reader: &mut Reader<'_>) -> Option<TracesConfig> {
     if let Some(field) = root.take("traces") {
         let help = "move it to your own config, or use this file with --config";
-        field.warn(reader, "is not used: a project file does not set where calls are reported", help);
+        field.warn(reader, "is not used: a project file cannot set where calls are reported", help);
     }
     None
 }
 
-/// Nothing where it is switched off.
+/// Reads the section; `None` if the export is switched off.
 pub(crate) fn read(field: Field, reader: &mut Reader<'_>) -> Option<TracesConfig> {
     let (place, mut section) = (field.clone(), field.section(reader)?);
     let enabled = section.take("enabled").and_then(|field| field.flag(reader)).unwrap_or(true);

@@ -75,7 +75,7 @@ impl File {
 }
 
 impl Value {
-    /// What it is, in the words of a message.
+    /// The kind of the value, in the words of a message.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Text(_) => "a string",

@@ -1,8 +1,9 @@
-//! Which project files the user has agreed to, and to what in them; and in which projects packs may run programs. A project file names programs to run and
-//! may come from anybody, so it counts only after `toolyard trust`, and a changed command needs it again.
+//! Which project files the user trusts, what in them is trusted, and in which projects packs may run programs. A
+//! project file names programs to run and may come from another author, so it is used only after `toolyard trust`, and
+//! a changed command needs it again.
 //!
-//! What is kept is a hash of each upstream as written: variables are not expanded, so a new value of one is no
-//! change, and no secret gets into the list. Switching something off or waiting longer is no change either.
+//! The list contains a hash of each upstream as written: variables are not expanded, so a new value of one is not a
+//! change, and no secret gets into the list. Disabling something or a longer timeout is not a change either.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -20,7 +21,7 @@ use crate::state_dir::{self, attempted};
 /// Keys of an upstream that change nothing about what is run or reached.
 const HARMLESS: [&str; 8] =
     ["connect_timeout", "enabled", "era", "lazy", "sharing", "start_timeout", "stop_when_idle", "timeout"];
-/// Of a pack, every key of its own may say what it may touch.
+/// Keys of packs whose change needs no trust. Any other key may decide what the pack can access.
 const HARMLESS_OF_PACKS: [&str; 1] = ["enabled"];
 
 /// Whether the user trusts a project file.

@@ -26,7 +26,7 @@ const LONGEST_START: Duration = Duration::from_mins(30);
 const LONGEST_IDLE: Duration = Duration::from_hours(24);
 const LONGEST_CONNECT: Duration = Duration::from_secs(40);
 
-/// Of a server that is the gateway itself.
+/// The problem of a server that is the gateway itself.
 pub(crate) const ITSELF: &str = "leads back to this gateway";
 
 #[derive(Debug)]
@@ -45,13 +45,13 @@ pub struct UpstreamConfig {
     /// How the gateway signs in there.
     pub oauth: OAuthConfig,
     pub start: StartConfig,
-    /// What happens when its tools change, if not what `[pins]` sets.
+    /// The action when its tools change, if it differs from `[pins]`.
     pub pins: Option<Action>,
-    /// What the lock file beside its config has of it.
+    /// Its entry in the lock file beside its config.
     pub lock: LockState,
     /// Whether rules may permit something because of what it states about its tools.
     pub trusted: bool,
-    /// What answers its questions to the client's model where the client has none.
+    /// The model that answers its sampling requests for clients that cannot.
     pub sampling: Option<SamplingPlan>,
 }
 
@@ -93,7 +93,7 @@ impl Upstreams {
         self.on.iter().map(|upstream| &upstream.id).chain(self.off.iter().map(|off| &off.id))
     }
 
-    /// Those of another file win over these, id by id.
+    /// Adds the upstreams of another file, which replace those with the same id.
     pub(crate) fn lay_over(&mut self, other: Self) {
         let is_new = |id: &UpstreamId| other.ids().all(|new| new.fold() != id.fold());
         self.on.retain(|old| is_new(&old.id));

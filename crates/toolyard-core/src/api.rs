@@ -7,14 +7,16 @@ mod catalog;
 mod live;
 mod logs;
 mod openapi;
+mod sign_in;
 mod tool_switch;
 
 use std::fmt;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::stream::{self, StreamExt};
 use http::{Method, StatusCode};
+use parking_lot::RwLock;
 use serde_json::{Value, json};
 use toolyard_model::{BoxFuture, Control, ControlEvent, ControlRequest, ControlResponse, Principal};
 use toolyard_proto::name::UpstreamId;
@@ -23,7 +25,7 @@ use crate::Gateway;
 use crate::event::{Followed, Reader};
 use crate::plan::UpstreamKind;
 use crate::report;
-use crate::status::{self, Totals};
+use crate::status::{self, Totals, UpstreamStatus};
 use crate::upstream::Upstream;
 
 pub use approvals::ApprovalsElsewhere;
@@ -31,7 +33,7 @@ pub use approvals::ApprovalsElsewhere;
 /// How long calls in flight of an upstream that is restarted or switched off may take to finish.
 const DRAIN: Duration = Duration::from_secs(10);
 
-/// What the program around the gateway does on request.
+/// The operations of the program around the gateway.
 pub struct Controls {
     /// Reads the config again.
     pub reload: Box<dyn Fn() + Send + Sync>,
@@ -45,7 +47,7 @@ impl fmt::Debug for Controls {
     }
 }
 
-/// Who may use a route.
+/// The clients that may use a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Who {
     /// Every admitted client; the answer depends on which one asks.
@@ -53,7 +55,7 @@ pub enum Who {
     Operator,
 }
 
-/// What a request leads to: a response in either case.
+/// The result of a request: a response in either case.
 pub type Answered = Result<ControlResponse, ControlResponse>;
 
 type Answer = Box<dyn Fn(&Gateway, &ControlRequest, &[&str]) -> BoxFuture<Answered> + Send + Sync>;
@@ -139,7 +141,7 @@ impl Default for Routes {
 
 impl Routes {
     fn all(&self) -> Vec<Arc<Route>> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.0.read().clone()
     }
 }
 
@@ -221,12 +223,24 @@ fn more_routes() -> Vec<Route> {
         post("/upstreams/{id}/restart", "Connect to an upstream again.", |one, _, at| one.restart(at[0])),
         post("/upstreams/{id}/enable", "Switch an upstream on.", |one, _, at| one.enable(at[0])),
         post("/upstreams/{id}/disable", "Switch an upstream off.", |one, _, at| one.disable(at[0])),
+        Route::new(
+            Method::POST,
+            "/upstreams/{id}/sign-in",
+            Who::Operator,
+            "Begin a sign-in at an upstream: the page to open in a browser, in `url`.",
+            |one, _, at| one.begin_sign_in(at[0]),
+        ),
         secret("/definitions", "The tools of all servers, as they define them.", |one, _, _| {
             ok(&one.definitions_json())
         }),
         secret("/approvals", "What waits for an operator, and what was decided.", |one, _, _| {
             ok(&one.approvals_json())
         }),
+        secret(
+            "/approvals/{id}",
+            "A call that waits for an operator, with all of its arguments.",
+            |one, _, at| one.waiting_call(at[0]),
+        ),
         Route::new(
             Method::POST,
             "/approvals/approve",
@@ -295,7 +309,7 @@ impl Gateway {
 
     /// Adds paths to the API.
     pub fn add_routes(&self, routes: impl IntoIterator<Item = Route>) {
-        let mut all = self.shared().routes.0.write().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.shared().routes.0.write();
         all.extend(routes.into_iter().map(Arc::new));
     }
 
@@ -316,10 +330,10 @@ impl Gateway {
 
     fn upstream_json(&self, id: &str) -> Answered {
         let status = match self.find(id) {
-            Some(found) => found.status().to_json_with_history(),
-            None => self.disabled_json(id).ok_or_else(|| unknown(id))?,
+            Some(found) => found.status(),
+            None => self.disabled_status(id).ok_or_else(|| unknown(id))?,
         };
-        ok(&status)
+        ok(&status.to_json_with_history())
     }
 
     fn status_json(&self) -> Value {
@@ -330,16 +344,15 @@ impl Gateway {
             "version": env!("CARGO_PKG_VERSION"),
             "pid": std::process::id(),
             "uptimeSeconds": shared.started.elapsed().as_secs(),
-            "upstreams": { "active": totals.active, "total": rules.upstreams.len(), "disabled": shared.common.disabled_json().len() },
+            "upstreams": { "active": totals.active, "total": rules.upstreams.len(), "disabled": shared.common.disabled_statuses().len() },
             "tools": totals.tools,
             "leftOut": totals.left_out,
             "listeners": shared.listeners.count(),
         })
     }
 
-    fn disabled_json(&self, id: &str) -> Option<Value> {
-        let mut disabled = self.common().disabled_json().into_iter();
-        disabled.find(|one| one["id"].as_str().is_some_and(|own| own.eq_ignore_ascii_case(id)))
+    fn disabled_status(&self, id: &str) -> Option<UpstreamStatus> {
+        self.common().disabled_statuses().into_iter().find(|one| one.id.eq_ignore_ascii_case(id))
     }
 
     fn report_json(&self, request: &ControlRequest) -> Value {
@@ -407,8 +420,8 @@ impl Gateway {
     }
 
     fn disable(&self, id: &str) -> Answered {
-        if let Some(status) = self.disabled_json(id) {
-            return Ok(ControlResponse::json(&status));
+        if let Some(status) = self.disabled_status(id) {
+            return Ok(ControlResponse::json(&status.to_json()));
         }
         let upstream = self.managed(id)?;
         let _one_at_a_time = self.changing();
@@ -443,7 +456,7 @@ impl Gateway {
 
     fn with_controls(&self, act: impl FnOnce(&Controls)) -> Answered {
         let controls = self.shared().controls.get().ok_or_else(|| {
-            let message = "this gateway was not started by a program that can do that";
+            let message = "the program that runs this gateway does not support that";
             ControlResponse::error(StatusCode::CONFLICT, "not_managed", message)
         })?;
         act(controls);
@@ -465,6 +478,7 @@ async fn next_event(reader: &mut Reader, principal: Option<&Principal>) -> Contr
     loop {
         match reader.next().await {
             Followed::Lagged(missed) => {
+                tracing::warn!(target: "api", missed, "a reader of events was too slow; some events were skipped");
                 return ControlEvent {
                     id: None,
                     name: "lagged",

@@ -2,46 +2,56 @@
 //! is for one principal, one tool and the digest of the arguments. Everything is kept in a file, so that a restart
 //! neither loses nor repeats a grant.
 
+mod sharing;
+mod shown;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use data_encoding::HEXLOWER;
+use parking_lot::{Mutex, MutexGuard};
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::Value;
+use sha2::{Digest as _, Sha256};
 use tokio::sync::watch;
-use toolyard_model::{ClientKey, Origin};
+use toolyard_model::{BoxFuture, ClientKey, Origin};
 use toolyard_policy::rules::Approval;
 
 use crate::event::{Events, What};
 use crate::keys::StateKeys;
-use crate::report::at;
 
-/// So many calls may wait; more are refused.
+pub use shown::shorten_arguments;
+
+/// How many calls may wait in all; further calls are refused.
 const MOST_PENDING: usize = 1_000;
 /// How many calls of one principal may wait, so that it does not keep out the others.
 const MOST_PENDING_EACH: usize = 50;
 const MOST_GRANTS: usize = 10_000;
-/// So many decisions are remembered for reports.
+/// How many decisions are kept for reports.
 const REMEMBERED: usize = 100;
-/// Arguments are shown up to this size.
-const SHOWN: usize = 10_000;
+/// A call with larger arguments cannot wait. Arguments are kept whole, because an operator must see all that is
+/// approved.
+const LARGEST: usize = 256 * 1024;
+/// The arguments of all calls of one principal that wait, and of all calls, in bytes.
+const MOST_BYTES_EACH: usize = 2 * 1024 * 1024;
+const MOST_BYTES: usize = 16 * 1024 * 1024;
 const PURPOSE: &str = "approval";
 /// Followed by the gateway that sealed the state: another gateway may be behind this one, or beside it in a cluster.
 const PREFIX: &str = "yard-approval-";
 
-/// What is approved: these arguments of this tool, by this principal.
+/// The subject of an approval: these arguments of this tool, by this principal.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Subject {
+pub(crate) struct ApprovalSubject {
     principal: String,
     tool: String,
     digest: String,
 }
 
-impl Subject {
+impl ApprovalSubject {
     pub(crate) fn new(origin: &Origin, tool: &str, args: &Value) -> Self {
         let principal = format!("{:?}", origin.principal.id());
         Self { principal, tool: tool.to_owned(), digest: toolyard_policy::canonical::digest(args) }
@@ -56,30 +66,30 @@ impl Subject {
 /// A call that needs approval.
 #[derive(Clone, Debug)]
 pub(crate) struct Wanted {
-    pub(crate) subject: Subject,
+    pub(crate) subject: ApprovalSubject,
     pub(crate) approval: Approval,
     pub(crate) args: Value,
-    /// Where the rule is written.
+    /// The place where the rule is written.
     pub(crate) rule: String,
 }
 
-/// What a client brings back in `requestState`.
+/// The state that a client brings back in `requestState`.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Carried {
-    /// It was asked.
+    /// The client was asked.
     Asked {
         nonce: String,
-        subject: Subject,
-        /// For how many seconds an approval of the session holds, if there can be one.
+        subject: ApprovalSubject,
+        /// For how many seconds an approval for the session is valid, if it can be given for the session.
         lasts: Option<u64>,
         expires: u64,
     },
     /// The call was approved, and then its upstream asked; its own state is inside.
-    Granted { nonce: String, subject: Subject, inner: Option<String>, expires: u64 },
+    Granted { nonce: String, subject: ApprovalSubject, inner: Option<String>, expires: u64 },
 }
 
 #[derive(Default, Serialize, Deserialize)]
-struct State {
+struct ApprovalState {
     pending: BTreeMap<String, Pending>,
     grants: Vec<Grant>,
     /// Answers that were used, until they would have expired.
@@ -91,25 +101,66 @@ struct State {
     version: u64,
 }
 
+/// Approvals that several gateways share.
+pub trait SharedApprovals: Send + Sync + 'static {
+    /// The waiting calls or the grants of this gateway have changed.
+    fn changed(&self);
+
+    /// Takes the grant of this key for one call, if no other gateway has taken it. `None` if that cannot be determined
+    /// now.
+    fn claim(&self, key: &str) -> BoxFuture<Option<bool>>;
+}
+
 #[derive(Clone, Serialize, Deserialize)]
 struct Pending {
-    subject: Subject,
+    subject: ApprovalSubject,
     /// The name of the principal, for people.
     principal: String,
     args: Value,
+    /// The size of the arguments as text.
+    #[serde(default)]
+    bytes: usize,
+    /// The beginning of the arguments, where they are too long for lists.
+    #[serde(default)]
+    cut: Option<Box<str>>,
     rule: String,
     since: u64,
     expires: u64,
     for_session: bool,
+    /// The session of the client, if an approval is for more than one call and there is a session.
+    #[serde(default)]
+    session: Option<String>,
+}
+
+/// Why a call cannot wait for an operator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NotFiled {
+    TooMany,
+    /// Its arguments have more than `most` bytes.
+    TooLarge {
+        bytes: usize,
+        most: usize,
+    },
 }
 
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
 struct Grant {
-    subject: Subject,
+    subject: ApprovalSubject,
     /// The session that it is for, where it is for more than one call and there is one.
     session: Option<String>,
     is_once: bool,
     expires: u64,
+    /// Whether other gateways know it, so that it must be claimed before it is used.
+    #[serde(default)]
+    is_shared: bool,
+}
+
+impl Grant {
+    /// The key by which other gateways know the call.
+    fn key(&self) -> String {
+        let text = serde_json::to_vec(&self.subject).unwrap_or_default();
+        HEXLOWER.encode(&Sha256::digest(&text)[..16])
+    }
 }
 
 /// One decision, for reports.
@@ -126,26 +177,29 @@ struct Decided {
     approved: bool,
 }
 
-/// What an operator decided about a call.
+/// The decision of an operator about a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     Approved,
+    /// It was approved for one call, and another call has used that.
+    UsedByAnother,
     Denied,
     Waiting,
-    /// It was not decided in time.
+    /// No decision was made in time.
     Expired,
 }
 
 pub(crate) struct Approvals {
     keys: Arc<StateKeys>,
     path: Option<PathBuf>,
-    state: Mutex<State>,
+    state: Mutex<ApprovalState>,
     /// The newest version in the file. Held while the file is written, which `state` is not.
     written: Mutex<u64>,
     /// Counts decisions, for calls that wait.
     changed: watch::Sender<u64>,
-    /// Where decisions are reported.
+    /// The receiver of decisions.
     events: Option<Arc<Events>>,
+    shared: OnceLock<Arc<dyn SharedApprovals>>,
 }
 
 impl std::fmt::Debug for Approvals {
@@ -159,7 +213,8 @@ impl Approvals {
         let path = state_dir.map(|folder| folder.join("approvals.json"));
         let state = path.as_deref().map(load).unwrap_or_default();
         let (state, changed) = (Mutex::new(state), watch::Sender::new(0));
-        Self { keys, path, state, written: Mutex::default(), changed, events: None }
+        let (written, shared) = (Mutex::default(), OnceLock::new());
+        Self { keys, path, state, written, changed, events: None, shared }
     }
 
     /// Reports every decision as an event.
@@ -167,14 +222,14 @@ impl Approvals {
         Self { events: Some(events), ..self }
     }
 
-    fn report(&self, subject: &Subject, principal: &str, by: &'static str, is_approved: bool) {
+    fn report(&self, subject: &ApprovalSubject, principal: &str, by: &'static str, is_approved: bool) {
         let Some(events) = &self.events else { return };
         let (tool, digest) = (subject.tool.as_str().into(), subject.digest.as_str().into());
         events.emit(What::ApprovalDecided { tool, principal: principal.into(), digest, by, is_approved });
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+    fn state(&self) -> MutexGuard<'_, ApprovalState> {
+        let mut state = self.state.lock();
         let now = now();
         state.pending.retain(|_, one| one.expires > now);
         state.grants.retain(|one| one.expires > now);
@@ -182,120 +237,169 @@ impl Approvals {
         state
     }
 
-    /// Stores a change before it is used, without the lock on what is stored: others read and change it meanwhile. What
-    /// cannot be stored holds only until the gateway ends, and is logged.
-    fn store(&self, mut state: MutexGuard<'_, State>) {
-        let Some(path) = &self.path else { return };
+    /// Stores a change before it takes effect. The state is not locked while the file is written, so others can read
+    /// and change it.
+    fn stored(&self, mut state: MutexGuard<'_, ApprovalState>) -> io::Result<()> {
+        let Some(path) = &self.path else { return Ok(()) };
         state.version += 1;
         let (version, bytes) = (state.version, serde_json::to_vec(&*state));
         drop(state);
-        let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut written = self.written.lock();
         if *written > version {
-            // A later change was stored meanwhile, and this one with it.
-            return;
+            // A later change has been stored in the meantime, together with this one.
+            return Ok(());
         }
-        *written = version;
         let stored = bytes.map_err(io::Error::from).and_then(|bytes| write(path, &bytes));
         if let Err(error) = stored {
             tracing::warn!(path = %path.display(), %error, "approvals were not stored");
+            return Err(error);
+        }
+        *written = version;
+        Ok(())
+    }
+
+    fn tell_others(&self) {
+        if let Some(shared) = self.shared.get() {
+            shared.changed();
         }
     }
 
-    /// Whether a call was granted. A grant for one call is used up.
-    pub(crate) fn take(&self, subject: &Subject, client: &ClientKey) -> bool {
+    /// Whether a call was granted by a shared grant. A grant for one call is then used up at all gateways.
+    pub(crate) async fn claim(&self, subject: &ApprovalSubject, client: &ClientKey) -> bool {
+        let Some(shared) = self.shared.get() else { return false };
+        let session = session_of(client);
+        let fits = |grant: &Grant| {
+            let is_for = grant.session.is_none() || grant.session == session;
+            grant.is_shared && grant.subject == *subject && is_for
+        };
+        let Some(grant) = self.state().grants.iter().find(|grant| fits(grant)).cloned() else { return false };
+        let Some(is_ours) = shared.claim(&grant.key()).await else { return false };
+        let mut state = self.state();
+        state.grants.retain(|known| *known != grant);
+        self.store(state);
+        is_ours
+    }
+
+    /// Stores a change that need not survive a restart: if it cannot be stored, it holds until the gateway ends.
+    fn store(&self, state: MutexGuard<'_, ApprovalState>) {
+        let _logged = self.stored(state);
+    }
+
+    /// Whether a call was granted. A grant for one call is used up. If that cannot be stored, the grant is not used,
+    /// because a restart would repeat it.
+    pub(crate) fn take(&self, subject: &ApprovalSubject, client: &ClientKey) -> io::Result<bool> {
         let mut state = self.state();
         let session = session_of(client);
         let fits = |grant: &Grant| {
-            grant.subject == *subject && (grant.session.is_none() || grant.session == session)
+            let is_for = grant.session.is_none() || grant.session == session;
+            !grant.is_shared && grant.subject == *subject && is_for
         };
-        let Some(found) = state.grants.iter().position(fits) else { return false };
+        let Some(found) = state.grants.iter().position(fits) else { return Ok(false) };
         if state.grants[found].is_once {
-            state.grants.remove(found);
-            self.store(state);
+            let grant = state.grants.remove(found);
+            self.stored(state).inspect_err(|_| self.state().grant(grant))?;
         }
-        true
+        Ok(true)
     }
 
     /// Grants all equal calls of a session, or of a principal without one, until the grant expires.
-    pub(crate) fn grant_session(&self, subject: &Subject, client: &ClientKey, expires: Duration) {
+    pub(crate) fn grant_session(&self, subject: &ApprovalSubject, client: &ClientKey, expires: Duration) {
         let mut state = self.state();
         let expires = now() + expires.as_secs();
-        state.grant(Grant { subject: subject.clone(), session: session_of(client), is_once: false, expires });
+        let (subject, session) = (subject.clone(), session_of(client));
+        state.grant(Grant { subject, session, is_once: false, expires, is_shared: false });
         self.store(state);
     }
 
     /// Records what a client has decided.
-    pub(crate) fn record(&self, subject: &Subject, principal: &str, is_approved: bool) {
+    pub(crate) fn record(&self, subject: &ApprovalSubject, principal: &str, is_approved: bool) {
         let mut state = self.state();
         state.record(None, subject, principal, "client", is_approved);
         self.store(state);
         self.report(subject, principal, "client", is_approved);
     }
 
-    /// Files a call for an operator to decide, or finds it if it was filed before. `None` if too many wait.
-    pub(crate) fn file(&self, wanted: &Wanted, principal: &str) -> Option<String> {
+    /// Files a call for an operator to decide, or finds it if it was filed before.
+    pub(crate) fn file(
+        &self,
+        wanted: &Wanted,
+        client: &ClientKey,
+        principal: &str,
+    ) -> Result<String, NotFiled> {
+        let session = session_of(client).filter(|_| wanted.approval.is_for_session);
         let mut state = self.state();
-        let known = state.pending.iter().find(|(_, one)| one.subject == wanted.subject);
-        if let Some((id, _)) = known {
-            return Some(id.clone());
+        let is_same = |one: &Pending| one.subject == wanted.subject && one.session == session;
+        if let Some((id, _)) = state.pending.iter().find(|(_, one)| is_same(one)) {
+            return Ok(id.clone());
         }
-        let own = state.pending.values().filter(|one| one.principal == principal).count();
-        if own >= MOST_PENDING_EACH || state.pending.len() >= MOST_PENDING {
-            return None;
-        }
-        let id = random_id();
         let text = wanted.args.to_string();
-        let is_long = text.len() > SHOWN;
-        let args = if is_long { json!(format!("({} bytes)", text.len())) } else { wanted.args.clone() };
+        let (bytes, cut) = (text.len(), shown::cut(&text));
+        state.has_room(principal, bytes)?;
+        let id = random_id();
         let pending = Pending {
             subject: wanted.subject.clone(),
             principal: principal.to_owned(),
-            args,
+            args: wanted.args.clone(),
+            bytes,
+            cut,
             rule: wanted.rule.clone(),
             since: now(),
             expires: now() + wanted.approval.expires.as_secs(),
             for_session: wanted.approval.is_for_session,
+            session,
         };
         state.pending.insert(id.clone(), pending);
         self.store(state);
+        self.tell_others();
         tracing::info!(target: "policy", id, tool = wanted.subject.tool, principal, "a call waits for approval");
-        Some(id)
+        Ok(id)
     }
 
-    /// Decides about a call that waits. `None` if there is none of that id.
+    /// Decides about a waiting call. `None` if no call with that id waits.
     pub(crate) fn decide(&self, id: &str, is_approved: bool) -> Option<String> {
         let mut state = self.state();
         let pending = state.pending.remove(id)?;
         if is_approved {
             let (subject, is_once) = (pending.subject.clone(), !pending.for_session);
-            state.grant(Grant { subject, session: None, is_once, expires: pending.expires });
+            let (session, expires) = (pending.session.clone(), pending.expires);
+            state.grant(Grant { subject, session, is_once, expires, is_shared: false });
         }
         state.record(Some(id), &pending.subject, &pending.principal, "operator", is_approved);
         self.store(state);
         self.report(&pending.subject, &pending.principal, "operator", is_approved);
         tracing::info!(target: "policy", id, tool = pending.subject.tool, principal = pending.principal, approved = is_approved, "an operator decided about a call");
         self.changed.send_modify(|count| *count += 1);
+        self.tell_others();
         Some(pending.subject.tool)
     }
 
     /// Waits until an operator has decided about a call, for a bounded time.
-    pub(crate) async fn wait(&self, id: &str, subject: &Subject, at_most: Duration) -> Outcome {
+    pub(crate) async fn wait(
+        &self,
+        id: &str,
+        subject: &ApprovalSubject,
+        client: &ClientKey,
+        at_most: Duration,
+    ) -> Outcome {
         let mut changed = self.changed.subscribe();
         let is_decided = |_: &u64| !self.state().pending.contains_key(id);
         if tokio::time::timeout(at_most, changed.wait_for(is_decided)).await.is_err() {
             return Outcome::Waiting;
         }
+        let session = session_of(client);
+        let is_for = |grant: &Grant| grant.session.is_none() || grant.session == session;
         let state = self.state();
-        let is_granted = state.grants.iter().any(|grant| grant.subject == *subject);
-        let mut decided = state.decided.iter().filter(|one| one.id.as_deref() == Some(id));
-        match (is_granted, decided.next()) {
+        let is_granted = state.grants.iter().any(|grant| grant.subject == *subject && is_for(grant));
+        let decided = state.decided.iter().find(|one| one.id.as_deref() == Some(id));
+        match (is_granted, decided.map(|one| one.approved)) {
             (true, _) => Outcome::Approved,
-            (false, Some(_)) => Outcome::Denied,
+            (false, Some(true)) => Outcome::UsedByAnother,
+            (false, Some(false)) => Outcome::Denied,
             (false, None) => Outcome::Expired,
         }
     }
 
-    /// A state for a client that is asked.
+    /// The sealed state for a client that is asked for an approval.
     pub(crate) fn asked(&self, wanted: &Wanted) -> String {
         let expires = now() + wanted.approval.expires.as_secs();
         let lasts = wanted.approval.session().map(|lasts| lasts.as_secs());
@@ -306,7 +410,7 @@ impl Approvals {
     /// It ends at `until`, or after `within` if it is the first one.
     pub(crate) fn granted(
         &self,
-        subject: &Subject,
+        subject: &ApprovalSubject,
         inner: Option<String>,
         until: Option<u64>,
         within: Duration,
@@ -321,7 +425,7 @@ impl Approvals {
         format!("{PREFIX}{}.{}", keys.gateway(), keys.seal(PURPOSE, &bytes))
     }
 
-    /// What a client carries, if it is ours: `Err` if it is ours and cannot be used any more.
+    /// Opens the state that a client carries, if it is ours. `Err` if it is ours but no longer valid.
     pub(crate) fn open_state(&self, text: &str) -> Option<Result<Carried, &'static str>> {
         let (gateway, sealed) = text.strip_prefix(PREFIX)?.split_once('.')?;
         if gateway != self.keys.get().gateway() {
@@ -335,38 +439,36 @@ impl Approvals {
         Some(if *expires > now() { Ok(carried) } else { Err("has expired") })
     }
 
-    /// Marks an answer as used. False if it was used before.
-    pub(crate) fn use_once(&self, nonce: &str, expires: u64) -> bool {
+    /// Marks an answer as used. False if it was used before. If that cannot be stored, the answer is not used, because
+    /// it could be used again after a restart.
+    pub(crate) fn use_once(&self, nonce: &str, expires: u64) -> io::Result<bool> {
         let mut state = self.state();
         let is_new = state.used.insert(nonce.to_owned(), expires).is_none();
         if is_new {
-            self.store(state);
+            self.stored(state).inspect_err(|_| {
+                self.state().used.remove(nonce);
+            })?;
         }
-        is_new
-    }
-
-    /// What waits, and what was decided, for operators.
-    pub(crate) fn to_json(&self) -> (Vec<Value>, Vec<Value>) {
-        let state = self.state();
-        let time = |seconds: u64| at(UNIX_EPOCH + Duration::from_secs(seconds));
-        let pending = state.pending.iter().map(|(id, one)| {
-            json!({
-                "id": id, "tool": one.subject.tool, "principal": one.principal, "arguments": one.args,
-                "digest": one.subject.digest, "rule": one.rule, "since": time(one.since),
-                "expires": time(one.expires),
-            })
-        });
-        let decided = state.decided.iter().rev().map(|one| {
-            json!({
-                "at": time(one.at), "tool": one.tool, "principal": one.principal, "digest": one.digest,
-                "by": one.by, "approved": one.approved,
-            })
-        });
-        (pending.collect(), decided.collect())
+        Ok(is_new)
     }
 }
 
-impl State {
+impl ApprovalState {
+    /// Whether another call of a principal, with so many bytes of arguments, may wait.
+    fn has_room(&self, principal: &str, bytes: usize) -> Result<(), NotFiled> {
+        if bytes > LARGEST {
+            return Err(NotFiled::TooLarge { bytes, most: LARGEST });
+        }
+        let own = self.pending.values().filter(|one| one.principal == principal);
+        let (calls, size) = own.fold((0, bytes), |(calls, size), one| (calls + 1, size + one.bytes));
+        let all = self.pending.values().fold(bytes, |size, one| size + one.bytes);
+        let has_room = calls < MOST_PENDING_EACH
+            && self.pending.len() < MOST_PENDING
+            && size <= MOST_BYTES_EACH
+            && all <= MOST_BYTES;
+        if has_room { Ok(()) } else { Err(NotFiled::TooMany) }
+    }
+
     fn grant(&mut self, grant: Grant) {
         if self.grants.len() >= MOST_GRANTS {
             self.grants.remove(0);
@@ -375,9 +477,16 @@ impl State {
         self.grants.push(grant);
     }
 
-    fn record(&mut self, id: Option<&str>, subject: &Subject, principal: &str, by: &str, approved: bool) {
+    fn record(
+        &mut self,
+        id: Option<&str>,
+        subject: &ApprovalSubject,
+        principal: &str,
+        by: &str,
+        approved: bool,
+    ) {
         let id = id.map(str::to_owned);
-        let Subject { tool, digest, .. } = subject.clone();
+        let ApprovalSubject { tool, digest, .. } = subject.clone();
         let (principal, by) = (principal.to_owned(), by.to_owned());
         self.decided.push_back(Decided { id, at: now(), tool, principal, digest, by, approved });
         while self.decided.len() > REMEMBERED {
@@ -393,18 +502,18 @@ fn session_of(client: &ClientKey) -> Option<String> {
     }
 }
 
-fn load(path: &Path) -> State {
+fn load(path: &Path) -> ApprovalState {
     match fs::read(path) {
         Ok(text) => serde_json::from_slice(&text).unwrap_or_else(|error| {
-            // Nothing is granted then, so calls are asked about again.
-            tracing::warn!(path = %path.display(), %error, "the stored approvals are invalid; none of them holds");
-            State::default()
+            // Then there are no grants, so calls need new approvals.
+            tracing::warn!(path = %path.display(), %error, "the stored approvals are invalid; all of them are discarded");
+            ApprovalState::default()
         }),
-        Err(_) => State::default(),
+        Err(_) => ApprovalState::default(),
     }
 }
 
-/// Written beside and renamed, readable by the user alone.
+/// Written to a temporary file and renamed; readable only by the user.
 fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     toolyard_model::private_file::write(path, bytes)
 }

@@ -3,7 +3,7 @@
 
 mod channel;
 mod conversation;
-mod door;
+mod listener;
 mod link;
 mod process;
 mod queue;
@@ -15,10 +15,11 @@ mod schema;
 
 use std::collections::HashMap;
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 use toolyard_model::signed::Signed;
 use toolyard_proto::codec::MAX_MESSAGE;
@@ -31,12 +32,12 @@ pub use schema::check as check_schema;
 use crate::plan::Timeouts;
 use crate::{Gateway, Scope};
 use refusals::{FirstLines, RefusalLog};
-use register::Entry;
+use register::RegisteredApp;
 
 /// How many connections beyond the limit receive a refusal at the same time; the rest are closed without one.
 const REFUSALS: usize = 64;
 
-/// What apps may do.
+/// The limits and rules for apps.
 #[derive(Clone, Debug)]
 pub struct AppOptions {
     /// How many may be connected at the same time.
@@ -82,7 +83,7 @@ struct AppsState {
     options: AppOptions,
     scope: Scope,
     /// By the folded id.
-    entries: Mutex<HashMap<String, Entry>>,
+    entries: Mutex<HashMap<String, RegisteredApp>>,
     /// The last correlation id; one sequence for the whole gateway.
     last_id: Arc<AtomicI64>,
     seats: Arc<Semaphore>,

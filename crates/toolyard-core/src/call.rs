@@ -1,6 +1,6 @@
 //! One request on its way to an upstream, with everything that the steps need.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use http::HeaderMap;
 use toolyard_model::{Origin, Parent, Peer};
@@ -9,7 +9,8 @@ use toolyard_proto::{Id, Method, Params};
 
 use crate::catalog::Entry;
 use crate::ledger::{Mark, OpenCall};
-use crate::pipeline::clock::Clock;
+use crate::pipeline::deadline::Clock;
+use crate::pipeline::limit::Permits;
 use crate::pipeline::policy::Slot;
 use crate::upstream::Upstream;
 
@@ -33,9 +34,9 @@ pub struct Call {
     pub needs_whole: bool,
     pub peer: Peer,
     pub edits: Edits,
-    /// When the call is given up; set by the deadline step, so steps before it see none.
+    /// The clock that ends the call. Set by the deadline step, so it is `None` in the steps before.
     pub deadline: Option<Arc<Clock>>,
-    /// What the rules need to know about its approval.
+    /// The state of the call's approval, for the rules.
     pub approval: Option<Arc<Slot>>,
     pub trace: Trace,
     /// The call as operators see it, set when its record is opened. Steps may note what they decide.
@@ -44,6 +45,8 @@ pub struct Call {
     pub parent: Option<Arc<Parent>>,
     /// How many tools have been tried before this one.
     pub fallbacks: u8,
+    /// The permits of the limits that the call has passed. Copies of the call that outlive it do not keep them.
+    pub permits: Weak<Permits>,
 }
 
 /// Which call this is, in records and events.
@@ -51,7 +54,8 @@ pub struct Call {
 pub struct Trace {
     /// Unique within this run of the gateway.
     pub call: u64,
-    /// Counts the client's repetitions of one logical call, from 1: each answer to a question is a round.
+    /// Counts the rounds of one logical call, from 1: each time the client answers what it was asked, by repeating the
+    /// call or during it, a round begins.
     pub round: u32,
     /// Counts what was sent to upstreams for this call, from 1.
     pub attempt: u32,
@@ -65,7 +69,7 @@ impl Trace {
     }
 }
 
-/// What has to be renamed in the answer of a namespaced view.
+/// The names that are replaced in the answer of a namespaced view.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Edits {
     /// The kind of result, which decides where resource URIs are, if this upstream has resources.
@@ -85,6 +89,21 @@ impl Call {
     pub(crate) fn reach(&self, mark: Mark) {
         if let Some(open) = &self.open {
             open.reach(mark);
+        }
+    }
+
+    /// Records that the call is sent once more, for this reason.
+    pub(crate) fn sent_again(&mut self, why: impl Into<String>) {
+        self.trace.attempt += 1;
+        if let Some(open) = &self.open {
+            open.sent_again(why);
+        }
+    }
+
+    /// Gives back the permits of the tool, before the call goes to another one.
+    pub(crate) fn release_permits(&mut self) {
+        if let Some(permits) = std::mem::take(&mut self.permits).upgrade() {
+            permits.release();
         }
     }
 

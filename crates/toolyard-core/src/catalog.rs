@@ -1,5 +1,5 @@
-//! What upstreams offer: an immutable snapshot, made of one part per upstream, swapped as a whole and seen through
-//! views.
+//! The catalog of what upstreams offer: an immutable snapshot, made of one part per upstream, swapped as a whole and
+//! seen through views.
 
 mod definitions;
 mod store;
@@ -56,13 +56,13 @@ pub struct Entry {
     pub own: Raw,
     /// The same in the form that strict clients accept; `None` where there is none, and views of many upstreams do
     /// not show it.
-    pub fit: Option<Raw>,
+    pub sanitized: Option<Raw>,
     /// Whether no view shows it, not even that of its upstream alone.
     pub is_unusable: bool,
     /// Whether it can be called but is not listed.
     pub(crate) is_unlisted: bool,
     headers: OnceLock<ParamHeaders>,
-    /// What rules ask about it.
+    /// The annotations of the tool, for rules.
     pub(crate) annotations: OnceLock<Annotations>,
     schemas: OnceLock<Schemas>,
 }

@@ -11,7 +11,7 @@ mod instances;
 mod scan;
 mod watch;
 
-pub use endpoint::{BadEndpoint, Endpoint};
+pub use endpoint::{BadEndpoint, DiscoveredEndpoint};
 pub use endpoints::{Endpoints, NamedEndpoint};
 pub use file::{Instance, NotAnInstance};
 pub use finder::{ConnectTo, Finder};

@@ -1,14 +1,15 @@
 //! One table: what each method means, and which upstream it goes to.
 
+mod other;
 mod resolve;
 
-use std::sync::Arc;
+use std::ops::Range;
+use std::sync::{Arc, Weak};
 
-use toolyard_model::{Answer, AnswerBody, BoxFuture, Peer, PrincipalId, Request};
-use toolyard_policy::rules::Kind;
+use toolyard_model::{Answer, BoxFuture, Peer, Request};
 use toolyard_proto::modern::UI_EXTENSION;
 use toolyard_proto::uri::ResultKind;
-use toolyard_proto::{CallError, Params, Raw, era};
+use toolyard_proto::{CallError, Params, era};
 
 use crate::call::{Call, Edits, Trace};
 use crate::catalog::{Entry, ListKind, Snapshot, ViewCatalog, ViewEntry};
@@ -16,41 +17,39 @@ use crate::gateway::Shared;
 use crate::listen::listen;
 use crate::pipeline::Chain;
 use crate::upstream::Upstream;
-use crate::{bridge, greet, hub, lean, skills};
-use resolve::{
-    Named, complete_target, edits, is_of, named_entry, string_member, task_target, unknown, unknown_resource,
-    unknown_skill, view, without_instance,
-};
+use crate::{bridge, hub, lean, tasks};
+use other::{discover, list};
+use resolve::{is_of, unknown};
 
-/// Where a request goes.
+/// The destination of a request.
 pub(crate) enum Dispatched {
     /// To an upstream.
-    Call(Box<Routed>),
+    Call(Box<RoutedCall>),
     /// The gateway answers it itself.
     Own(Request, BoxFuture<Answer>),
     Refused(Box<Request>, CallError),
-    /// Unknown until upstreams have been waited for.
-    Later(BoxFuture<Dispatched>),
+    /// Known only after waiting for upstreams.
+    Deferred(BoxFuture<Dispatched>),
 }
 
 /// A call and the steps that it passes.
-pub(crate) struct Routed {
+pub(crate) struct RoutedCall {
     pub(crate) call: Call,
     pub(crate) chain: Chain,
 }
 
 pub(crate) fn dispatch(shared: &Arc<Shared>, request: Request, peer: Peer) -> Dispatched {
     let snapshot = shared.catalog.snapshot();
-    let at = At { shared, snapshot: &snapshot };
-    let request = match lead(&snapshot, request) {
+    let resolver = Resolver { shared, snapshot: &snapshot };
+    let request = match unwrap_call_tool(&snapshot, request) {
         Ok(request) => request,
         Err((request, error)) => return refuse(*request, error),
     };
     match request.method.as_str() {
         "tools/call" if may_appear_soon(shared, &snapshot, &request) => {
-            Dispatched::Later(Box::pin(call_late(shared.clone(), request, peer)))
+            Dispatched::Deferred(Box::pin(call_late(shared.clone(), request, peer)))
         }
-        "tools/call" => at.call_tool(request, peer),
+        "tools/call" => resolver.call_tool(request, peer),
         removed if era::is_removed(&request.method) && !bridge::has_inbox(&request.origin) => {
             let error = CallError::unknown_method(removed);
             Dispatched::Refused(Box::new(request), error)
@@ -59,28 +58,29 @@ pub(crate) fn dispatch(shared: &Arc<Shared>, request: Request, peer: Peer) -> Di
         "resources/list" => own(request, |request| list(shared, ListKind::Resources, request)),
         "resources/templates/list" => own(request, |request| list(shared, ListKind::Templates, request)),
         "prompts/list" => own(request, |request| list(shared, ListKind::Prompts, request)),
-        "prompts/get" => at.get_prompt(request, peer),
-        "resources/read" => at.read_resource(request, peer),
-        "completion/complete" => at.complete(request, peer),
-        "skills/list" => Dispatched::Later(Box::pin(list_skills(shared.clone(), request, peer))),
-        "skills/get" => at.to_owner(request, peer, ResultKind::SkillResult),
-        "resources/directory/read" => at.to_owner(request, peer, ResultKind::DirectoryResult),
+        "prompts/get" => resolver.get_prompt(request, peer),
+        "resources/read" => resolver.read_resource(request, peer),
+        "completion/complete" => resolver.complete(request, peer),
+        "skills/list" => Dispatched::Deferred(Box::pin(list_skills(shared.clone(), request, peer))),
+        "skills/get" => resolver.to_owner(request, peer, ResultKind::SkillResult),
+        "resources/directory/read" => resolver.to_owner(request, peer, ResultKind::DirectoryResult),
         "server/discover" => own(request, |request| Box::pin(discover(shared.clone(), request))),
         "subscriptions/listen" => {
-            let (listeners, catalog) = (shared.listeners.clone(), shared.catalog.clone());
+            let listeners = shared.listeners.clone();
+            let catalog = shared.catalog.clone();
             own(request, |request| Box::pin(listen(listeners, catalog, shared.scope.clone(), request, peer)))
         }
         "logging/setLevel" => {
             own(request, |request| Box::pin(crate::levels::set_level(shared.clone(), request)))
         }
-        "tasks/get" | "tasks/update" | "tasks/cancel" | "tasks/result" => at.task(request, peer),
-        _ => at.pass_unknown(request, peer),
+        "tasks/get" | "tasks/update" | "tasks/cancel" | "tasks/result" => resolver.task(request, peer),
+        _ => resolver.pass_unknown(request, peer),
     }
 }
 
 /// A call of `call_tool` in a lean view is a call of the tool that it names.
-fn lead(snapshot: &Snapshot, request: Request) -> Result<Request, (Box<Request>, CallError)> {
-    match lean::lead(snapshot, &request).filter(|_| request.method.as_str() == "tools/call") {
+fn unwrap_call_tool(snapshot: &Snapshot, request: Request) -> Result<Request, (Box<Request>, CallError)> {
+    match lean::resolve_call_tool(snapshot, &request).filter(|_| request.method.as_str() == "tools/call") {
         None => Ok(request),
         Some(Ok(inner)) => Ok(inner),
         Some(Err(error)) => Err((Box::new(request), error)),
@@ -92,7 +92,7 @@ fn own(request: Request, answer: impl FnOnce(Request) -> BoxFuture<Answer>) -> D
     Dispatched::Own(request, answering)
 }
 
-/// Whether the call may be of a tool or instance that the snapshot does not show yet.
+/// Whether the call may name a tool or an instance that is not in the snapshot yet.
 fn may_appear_soon(shared: &Shared, snapshot: &Snapshot, request: &Request) -> bool {
     let catalog = &shared.catalog;
     let is_behind =
@@ -103,12 +103,13 @@ fn may_appear_soon(shared: &Shared, snapshot: &Snapshot, request: &Request) -> b
     let (Ok(name), Ok(view)) = (string_member(&request.params, "name"), view(snapshot, request)) else {
         return false;
     };
-    view.tool(&name).is_none_or(|found| hub::leads_on(&found.entry) && is_behind())
+    view.tool(&name).is_none_or(|found| hub::is_instances_call(&found.entry) && is_behind())
 }
 
-/// The upstream whose lists may be out of date, where a call names a tool that is not in them.
+/// If a call names an unlisted tool: the upstream that may offer it and whose lists may be out of date.
 fn may_have_more(snapshot: &Snapshot, request: &Request) -> Option<Arc<Upstream>> {
-    let (name, view) = (string_member(&request.params, "name").ok()?, view(snapshot, request).ok()?);
+    let name = string_member(&request.params, "name").ok()?;
+    let view = view(snapshot, request).ok()?;
     let is_meant = |upstream: &&Arc<Upstream>| match &view.alone {
         Some(alone) => Arc::ptr_eq(alone, upstream),
         None => is_of(&name, upstream),
@@ -129,9 +130,9 @@ async fn call_after_reading(
         shared.catalog.show(&upstream).await;
     }
     let snapshot = shared.catalog.snapshot();
-    let at = At { shared: &shared, snapshot: &snapshot };
-    let named = at.named_tool(&request);
-    at.call_named(request, peer, named)
+    let resolver = Resolver { shared: &shared, snapshot: &snapshot };
+    let named = resolver.named_tool(&request);
+    resolver.call_named(request, peer, named)
 }
 
 /// Waits for the tool or instance that a call names, as a list does right after the start.
@@ -141,13 +142,14 @@ async fn call_late(shared: Arc<Shared>, request: Request, peer: Peer) -> Dispatc
         shared.catalog.caught_up().await;
     }
     let snapshot = shared.catalog.snapshot();
-    At { shared: &shared, snapshot: &snapshot }.call_tool(request, peer)
+    Resolver { shared: &shared, snapshot: &snapshot }.call_tool(request, peer)
 }
 
-/// Where the rule is written that makes what a request names seem not to exist.
+/// The position (file and line) of the rule that hides the tool or prompt of this request.
 pub(crate) fn hidden_by(shared: &Shared, request: &Request) -> Option<String> {
     let snapshot = shared.catalog.snapshot();
-    let (name, view) = (string_member(&request.params, "name").ok()?, view(&snapshot, request).ok()?);
+    let name = string_member(&request.params, "name").ok()?;
+    let view = view(&snapshot, request).ok()?;
     let found = match request.method.as_str() {
         "tools/call" => view.tool(&name).or_else(|| view.unlisted_tool(&name)),
         "prompts/get" => view.prompt(&name),
@@ -156,31 +158,31 @@ pub(crate) fn hidden_by(shared: &Shared, request: &Request) -> Option<String> {
     snapshot.rules().steps.hidden_by(&request.origin, &found?.entry)
 }
 
-/// Right after the start, the list waits for what upstreams offer, as the others do.
+/// Lists the skills. Right after the start, it waits for the upstreams, as the other lists do.
 async fn list_skills(shared: Arc<Shared>, request: Request, peer: Peer) -> Dispatched {
     shared.wait_for_first_list(&request.origin).await;
     let snapshot = shared.catalog.snapshot();
-    At { shared: &shared, snapshot: &snapshot }.list_skills(request, peer)
+    Resolver { shared: &shared, snapshot: &snapshot }.list_skills(request, peer)
 }
 
-/// Whether the client shows pages of tools, which call tools.
+/// Whether the client shows the pages of tools; such pages call tools themselves.
 fn shows_apps(request: &Request) -> bool {
     request.origin.capabilities.at(&["extensions", UI_EXTENSION]).is_some()
 }
 
-/// What requests are resolved against.
+/// The catalog and the state against which requests are resolved.
 #[derive(Clone, Copy)]
-struct At<'a> {
+struct Resolver<'a> {
     shared: &'a Arc<Shared>,
     snapshot: &'a Snapshot,
 }
 
-impl<'a> At<'a> {
+impl<'a> Resolver<'a> {
     fn view(self, request: &Request) -> Result<&'a Arc<ViewCatalog>, CallError> {
         view(self.snapshot, request)
     }
 
-    /// Whether the rules make something seem not to exist.
+    /// Whether the rules hide the entry from this client.
     fn hides(self, request: &Request, entry: &Entry) -> bool {
         self.snapshot.rules().steps.hides(&request.origin, entry)
     }
@@ -192,7 +194,7 @@ impl<'a> At<'a> {
             None => self.call_named(request, peer, named),
             Some(upstream) => {
                 let call = call_after_reading(self.shared.clone(), upstream, request, peer);
-                Dispatched::Later(Box::pin(call))
+                Dispatched::Deferred(Box::pin(call))
             }
         }
     }
@@ -209,7 +211,9 @@ impl<'a> At<'a> {
 
     fn call_named(self, request: Request, peer: Peer, named: Result<Named, CallError>) -> Dispatched {
         match named {
-            Ok(named) if hub::leads_on(&named.found.entry) => self.call_instance(request, peer, &named),
+            Ok(named) if hub::is_instances_call(&named.found.entry) => {
+                self.call_instance(request, peer, &named)
+            }
             Ok(named) => self.to_entry(request, peer, named, ResultKind::ToolResult),
             Err(error) => refuse(request, error),
         }
@@ -222,8 +226,8 @@ impl<'a> At<'a> {
         {
             return refuse(request, error);
         }
-        match hub::lead(self.snapshot, &request) {
-            Ok(hub::Led { request, found }) => {
+        match hub::resolve_instances_call(self.snapshot, &request) {
+            Ok(hub::InstanceCall { request, found }) => {
                 let named = Named { found, renamed_at: None, is_namespaced: outer.is_namespaced };
                 self.to_entry(request, peer, named, ResultKind::ToolResult)
             }
@@ -242,7 +246,7 @@ impl<'a> At<'a> {
         }
     }
 
-    /// A call of a tool or prompt: under its own name to its upstream, through the entry's chain.
+    /// Sends a call of a tool or prompt to its upstream, under the upstream's own name and through the entry's chain.
     fn to_entry(self, mut request: Request, peer: Peer, named: Named, kind: ResultKind) -> Dispatched {
         let Named { found: ViewEntry { entry, chain }, renamed_at, is_namespaced } = named;
         if let Some(parent) = &request.parent
@@ -265,7 +269,7 @@ impl<'a> At<'a> {
         self.send(request, peer, upstream, Some(entry), edits, chain)
     }
 
-    /// A request that names neither tool nor prompt, through the upstream's default chain in this view.
+    /// Sends a request that names neither a tool nor a prompt, through the upstream's default chain in this view.
     fn to_upstream(self, request: Request, peer: Peer, upstream: Arc<Upstream>, edits: Edits) -> Dispatched {
         match self.view(&request) {
             Ok(view) => {
@@ -287,8 +291,9 @@ impl<'a> At<'a> {
     ) -> Dispatched {
         let Request { origin, id, method, params, headers, relay, parent, .. } = request;
         let number = self.shared.common.ledger.next_call();
-        let trace = Trace { parent: parent.as_ref().map(|parent| parent.call), ..Trace::new(number) };
-        let (needs_whole, deadline) = (false, None);
+        let round = self.shared.common.ledger.rounds.of(&params);
+        let parent_call = parent.as_ref().map(|parent| parent.call);
+        let trace = Trace { round, parent: parent_call, ..Trace::new(number) };
         let call = Call {
             origin,
             upstream,
@@ -298,183 +303,75 @@ impl<'a> At<'a> {
             params,
             headers,
             relay,
-            needs_whole,
+            needs_whole: false,
             peer,
             edits,
-            deadline,
+            deadline: None,
             approval: None,
             trace,
             open: None,
             parent,
             fallbacks: 0,
+            permits: Weak::new(),
         };
-        Dispatched::Call(Box::new(Routed { call, chain }))
+        Dispatched::Call(Box::new(RoutedCall { call, chain }))
     }
+}
 
-    fn read_resource(self, request: Request, peer: Peer) -> Dispatched {
-        let found = string_member(&request.params, "uri").and_then(|uri| {
-            let view = self.view(&request)?;
-            let owner = view.resource(&uri).ok_or_else(|| {
-                let absent = without_instance(self.snapshot, &request, view);
-                absent.unwrap_or_else(|| unknown_resource(&uri))
-            })?;
-            let (upstream, own) = &owner;
-            if self.snapshot.rules().steps.hides_resource(&request.origin, upstream, own) {
-                return Err(unknown_resource(&uri));
-            }
-            Ok((owner, view.is_namespaced()))
-        });
-        match found {
-            Ok(((upstream, own), true)) => {
-                let params = request.params.with("uri", &Raw::from_serialize(&own)).into();
-                let edits = Edits { uris: Some(ResultKind::ReadResult), tasks: false };
-                self.to_upstream(Request { params, ..request }, peer, upstream, edits)
-            }
-            Ok(((upstream, _), false)) => self.to_upstream(request, peer, upstream, Edits::default()),
-            Err(error) => refuse(request, error),
-        }
-    }
-
-    /// The skills of all upstreams of the view. A view of one upstream passes the request on.
-    fn list_skills(self, request: Request, peer: Peer) -> Dispatched {
-        let view = match self.view(&request) {
-            Ok(view) if view.alone.is_none() => view,
-            _ => return self.pass_unknown(request, peer),
-        };
-        if request.params.member("cursor").is_some_and(|cursor| !cursor.is_null()) {
-            let why = "this cursor is not valid any more; list from the start";
-            return refuse(request, CallError::invalid_params(why));
-        }
-        let mut calls = Vec::new();
-        for upstream in skills::upstreams(view) {
-            let chain = view.default_chain(&upstream);
-            let sent = self.send(request.clone(), Peer::none(), upstream, None, Edits::default(), chain);
-            if let Dispatched::Call(routed) = sent {
-                calls.push(*routed);
-            }
-        }
-        let steps = self.snapshot.rules().steps.clone();
-        own(request, |request| Box::pin(skills::list(steps, request.origin, calls)))
-    }
-
-    /// A request about a skill or a directory, which the upstream behind its URI answers.
-    fn to_owner(self, request: Request, peer: Peer, kind: ResultKind) -> Dispatched {
-        let found = string_member(&request.params, "uri").and_then(|uri| {
-            let view = self.view(&request)?;
-            if view.alone.is_some() {
-                return Ok(None);
-            }
-            let steps = &self.snapshot.rules().steps;
-            let owner = view.resource(&uri).filter(|(upstream, own)| {
-                skills::serves(upstream) && !steps.hides_resource(&request.origin, upstream, own)
-            });
-            owner.map(Some).ok_or_else(|| unknown_skill(&uri))
-        });
-        match found {
-            Ok(Some((upstream, own))) => {
-                let params = request.params.with("uri", &Raw::from_serialize(&own)).into();
-                let edits = Edits { uris: Some(kind), tasks: false };
-                self.to_upstream(Request { params, relay: false, ..request }, peer, upstream, edits)
-            }
-            Ok(None) => self.pass_unknown(request, peer),
-            Err(error) => refuse(request, error),
-        }
-    }
-
-    /// Completion names a prompt or a resource template; either has an owner.
-    fn complete(self, request: Request, peer: Peer) -> Dispatched {
-        let target = complete_target(self.snapshot, &request);
-        let target = target.and_then(|(upstream, params)| {
-            self.may_complete(&request, &upstream, &params).map(|()| (upstream, params))
-        });
-        match target {
-            Ok((upstream, params)) => {
-                self.to_upstream(Request { params, ..request }, peer, upstream, Edits::default())
-            }
-            Err(error) => refuse(request, error),
-        }
-    }
-
-    /// Completes arguments only of what the client sees.
-    fn may_complete(self, request: &Request, upstream: &Upstream, params: &Params) -> Result<(), CallError> {
-        let seen = self.snapshot.rules().steps.visibility(&request.origin);
-        let text = |key: &str| params.at(&["ref", key]).and_then(|value| value.as_string());
-        let (name, uri) = (text("name"), text("uri"));
-        let what = match text("type").as_deref() {
-            Some("ref/prompt") => name.map(|name| (Kind::Prompt, name)),
-            Some("ref/resource") => uri.map(|uri| (Kind::Resource, uri)),
-            _ => None,
-        };
-        match what {
-            Some((kind, name)) if seen.hides_named(kind, upstream, &name) => {
-                Err(CallError::invalid_params(format!("unknown {} {name}", kind.as_str())))
-            }
-            _ => Ok(()),
-        }
-    }
-
-    fn task(self, request: Request, peer: Peer) -> Dispatched {
-        match task_target(self.snapshot, &request) {
-            Ok((upstream, params, edits)) => {
-                self.to_upstream(Request { params, ..request }, peer, upstream, edits)
-            }
-            Err(error) => refuse(request, error),
-        }
-    }
-
-    /// An unknown method passes in views of one upstream, which may know it.
-    fn pass_unknown(self, request: Request, peer: Peer) -> Dispatched {
-        let alone = self.view(&request).map(|view| view.alone.clone());
-        match alone {
-            Ok(Some(upstream)) => self.to_upstream(request, peer, upstream, Edits::default()),
-            Ok(None) => {
-                let error = CallError::unknown_method(request.method.as_str());
-                refuse(request, error)
-            }
-            Err(error) => refuse(request, error),
-        }
-    }
+/// The replacements in the answer of a namespaced view: URIs if the upstream has resources, and task ids if the client
+/// can receive them.
+fn edits(request: &Request, upstream: &Upstream, kind: ResultKind) -> Edits {
+    let has_resources = upstream.definitions().is_some_and(|definitions| definitions.has_resources());
+    let has_inbox = bridge::has_inbox(&request.origin);
+    let tasks = tasks::declared(&request.origin) || has_inbox && request.params.member("task").is_some();
+    Edits { uris: has_resources.then_some(kind), tasks }
 }
 
 fn refuse(request: Request, error: CallError) -> Dispatched {
     Dispatched::Refused(Box::new(request), error)
 }
 
-fn list(shared: &Arc<Shared>, kind: ListKind, request: Request) -> BoxFuture<Answer> {
-    let shared = shared.clone();
-    Box::pin(async move {
-        shared.wait_for_first_list(&request.origin).await;
-        let cursor = match request.params.member("cursor").filter(|cursor| !cursor.is_null()) {
-            Some(_) => Some(string_member(&request.params, "cursor")?),
-            None => None,
-        };
-        let snapshot = shared.catalog.snapshot();
-        let view = view(&snapshot, &request)?;
-        if let Some(alone) = &view.alone
-            && !view.is_hub
-            && alone.definitions().is_none()
-        {
-            alone.link().await?;
-        }
-        let revision = request.origin.revision;
-        let is_local = *request.origin.principal.id() == PrincipalId::Local;
-        let seen = snapshot.rules().steps.visibility(&request.origin);
-        let seen = if is_local { seen } else { seen.private() };
-        let page = view.clone().page(kind, revision, cursor.as_deref(), &seen, greet::result_meta).await;
-        let page = page.ok_or_else(|| {
-            CallError::invalid_params("this cursor is not valid any more; list from the start")
-        })?;
-        Ok(AnswerBody::Whole(page, request.origin.revision))
-    })
+fn view<'a>(snapshot: &'a Snapshot, request: &Request) -> Result<&'a Arc<ViewCatalog>, CallError> {
+    snapshot.seen_by(&request.origin).ok_or_else(|| CallError::invalid_params("there is no such view"))
 }
 
-async fn discover(shared: Arc<Shared>, request: Request) -> Answer {
-    let snapshot = shared.catalog.snapshot();
-    let view = view(&snapshot, &request)?;
-    let Some(alone) = view.alone.as_ref().filter(|_| !view.is_hub) else {
-        return Ok(AnswerBody::ours(greet::discover(view, &request.origin)));
-    };
-    let greeting = alone.greeting_for(&request.origin).await?;
-    let (result, revision) = bridge::greeting_for(&request.origin, &greeting);
-    Ok(AnswerBody::Whole(result, revision))
+fn string_member(params: &Params, key: &str) -> Result<String, CallError> {
+    let text = params.slice(member(params, key)?).as_string();
+    text.ok_or_else(|| must_be_string(key))
+}
+
+/// The position of a member that decides where a request goes. It must occur only once: of two members with the same
+/// key, the upstream might read the other one.
+fn member(params: &Params, key: &str) -> Result<Range<usize>, CallError> {
+    let found = params.find_once(key);
+    found
+        .map_err(|_| CallError::invalid_params(format!("duplicate `{key}` in `params`")))?
+        .ok_or_else(|| must_be_string(key))
+}
+
+fn must_be_string(key: &str) -> CallError {
+    CallError::invalid_params(format!("`params.{key}` must be a string"))
+}
+
+/// The entry that a request names.
+struct Named {
+    found: ViewEntry,
+    /// The position of the name in the parameters, if it is not the upstream's own.
+    renamed_at: Option<Range<usize>>,
+    /// Whether the answer goes to a view of several upstreams.
+    is_namespaced: bool,
+}
+
+fn named_entry<'a>(
+    snapshot: &'a Snapshot,
+    request: &Request,
+    look_up: impl FnOnce(&'a ViewCatalog, &str) -> Result<ViewEntry, CallError>,
+) -> Result<Named, CallError> {
+    let at = member(&request.params, "name")?;
+    let raw = request.params.slice(at.clone());
+    let name = raw.text().ok_or_else(|| must_be_string("name"))?;
+    let view = view(snapshot, request)?;
+    let found = look_up(view, &name)?;
+    let renamed_at = (view.is_namespaced() || *name != found.entry.own_name).then_some(at);
+    Ok(Named { found, renamed_at, is_namespaced: view.is_namespaced() })
 }

@@ -14,7 +14,7 @@ use crate::plan::{UpstreamKind, UpstreamPlan};
 use crate::upstream::Upstream;
 use crate::upstream::state::Phase;
 
-/// How long an app that is gone is still known, so that a call can report that it is gone.
+/// How long a disconnected app stays known, so that calls can report that it has disconnected.
 const REMEMBERED: Duration = Duration::from_mins(10);
 /// How many apps that are gone are known at the same time.
 const MOST_GONE: usize = 256;

@@ -1,13 +1,14 @@
-//! What happens in a gateway, as events. Each event goes to the sinks, in line, so that they miss nothing, and into a
+//! The events of a gateway. Each event goes to the sinks, in line, so that they miss nothing, and into a
 //! bounded log that readers follow at their own pace: a reader that is too slow learns how many events it missed.
 
 use std::collections::VecDeque;
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
 use data_encoding::HEXLOWER;
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use toolyard_model::{BoxFuture, Principal, View};
@@ -28,7 +29,7 @@ pub struct Event {
     pub what: What,
 }
 
-/// What happened.
+/// The kind of an event, with its data.
 #[derive(Clone, Debug)]
 pub enum What {
     /// A call was accepted and is about to pass its steps. The record has neither status nor duration yet.
@@ -61,9 +62,9 @@ pub enum What {
     /// A call that needs approval was approved or denied.
     ApprovalDecided {
         tool: Arc<str>,
-        /// Whose call it is.
+        /// The principal that made the call.
         principal: Arc<str>,
-        /// Of the arguments.
+        /// The digest of the arguments.
         digest: Arc<str>,
         /// `client` or `operator`.
         by: &'static str,
@@ -202,7 +203,7 @@ pub trait Sink: Send + Sync + 'static {
         false
     }
 
-    /// What the sink adds to the metrics of the gateway, in the text format.
+    /// The lines that the sink adds to the metrics of the gateway, in the text format.
     fn metrics(&self, _out: &mut String) {}
 }
 
@@ -221,7 +222,7 @@ pub struct Events {
     /// Distinguishes ids of this run from those of another.
     run: String,
     sinks: Sinks,
-    kept: Mutex<Kept>,
+    kept: Mutex<RecentEvents>,
     latest: watch::Sender<u64>,
     /// How many readers follow. Calls, which are many, are events only while one does or a sink wants them.
     readers: AtomicUsize,
@@ -230,7 +231,7 @@ pub struct Events {
 }
 
 #[derive(Default)]
-struct Kept {
+struct RecentEvents {
     events: VecDeque<Event>,
     /// The number of the next event; the first is 1.
     next: u64,
@@ -250,15 +251,15 @@ impl Events {
         Self {
             run: HEXLOWER.encode(&run),
             sinks,
-            kept: Mutex::new(Kept { events: VecDeque::new(), next: 1 }),
+            kept: Mutex::new(RecentEvents { events: VecDeque::new(), next: 1 }),
             latest: watch::Sender::new(0),
             readers: AtomicUsize::new(0),
             ever_read: AtomicU64::new(0),
         }
     }
 
-    fn kept(&self) -> MutexGuard<'_, Kept> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    fn kept(&self) -> MutexGuard<'_, RecentEvents> {
+        self.kept.lock()
     }
 
     /// Whether a refused request is worth an event.
@@ -275,7 +276,7 @@ impl Events {
         self.sinks.0.iter().any(|sink| sink.wants_answers())
     }
 
-    /// What has to be waited for before the call is sent.
+    /// Reports that a call was opened. Returns what must be awaited before it is sent.
     pub(crate) fn call_opened(&self, call: &Arc<OpenCall>) -> Option<BoxFuture<Result<(), CallError>>> {
         let mut waits: Vec<_> = self.sinks.0.iter().filter_map(|sink| sink.call_opened(call)).collect();
         match waits.len() {
@@ -345,7 +346,7 @@ impl fmt::Debug for Events {
     }
 }
 
-/// What a reader gets.
+/// The next item for a reader.
 #[derive(Clone, Debug)]
 pub enum Followed {
     Event {
@@ -353,7 +354,7 @@ pub enum Followed {
         id: String,
         event: Event,
     },
-    /// So many events were dropped before this reader read them; at least one if the number is not known.
+    /// The number of events that were dropped before this reader read them; at least one if the number is not known.
     Lagged(u64),
 }
 

@@ -1,26 +1,25 @@
-//! The gateway: everything behind the one endpoint, as a [`Handler`].
+//! The gateway: everything behind the one endpoint, as a [`Handler`](toolyard_model::Handler).
 
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+mod handler;
+
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::Value;
-use tokio::sync::{Semaphore, mpsc};
-use toolyard_model::{Answer, BoxFuture, ClientKey, Handler, Origin, Peer, Request, Scope, View};
-use toolyard_proto::name::UpstreamId;
-use toolyard_proto::{Method, Notification};
+use tokio::sync::{Semaphore, mpsc, watch};
+use toolyard_model::Scope;
 
 use crate::api::{ApprovalsElsewhere, Controls, Routes};
 use crate::approvals::Approvals;
 use crate::catalog::{Catalog, Definitions, Store, Views};
 use crate::discovery::Sightings;
-use crate::event::What;
 use crate::greet::NAME;
 use crate::hub::Hub;
 use crate::keys::StateKeys;
-use crate::ledger::label;
 use crate::listen::Listeners;
 use crate::pins::Pins;
-use crate::pipeline::{Chains, Common, StepRules, audit};
+use crate::pipeline::{Chains, Common, StepRules};
 use crate::plan::{Pace, Plan, UpstreamPlan};
 use crate::session_hooks::Activity;
 use crate::sessions::OpenSessions;
@@ -56,7 +55,7 @@ pub(crate) struct Shared {
     pub(crate) activity: Activity,
 }
 
-/// What a reload did, by id.
+/// The changes that a reload made, by id.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reloaded {
     pub added: Vec<String>,
@@ -75,7 +74,7 @@ impl Gateway {
         let starts = Arc::new(Semaphore::new(plan.pace.starts_at_once));
         let common = Arc::new(Common::new(plan.sinks, plan.disabled));
         let events = common.events.clone();
-        let pins = plan.state_dir.as_deref().and_then(Pins::open);
+        let pins = plan.state_dir.as_deref().map(Pins::new);
         let pins = pins.map(|pins| Arc::new(pins.reporting_to(events.clone())));
         let outlets = Outlets {
             changed,
@@ -145,7 +144,7 @@ impl Gateway {
     pub fn reload(&self, plan: Plan) -> Reloaded {
         let shared = &self.shared;
         let _one_at_a_time = self.changing();
-        *shared.common.disabled.lock().unwrap_or_else(PoisonError::into_inner) = plan.disabled;
+        *shared.common.disabled.lock() = plan.disabled;
         let old = shared.catalog.rules();
         let mut done = Reloaded::default();
         let mut upstreams: Vec<Arc<Upstream>> = old.upstreams.iter().take(1).cloned().collect();
@@ -178,9 +177,9 @@ impl Gateway {
         drop(off);
         let is_free =
             |guest: &&Arc<Upstream>| upstreams.iter().all(|other| other.id().fold() != guest.id().fold());
-        let guests = old.upstreams.iter().filter(|old| old.kind().is_dynamic()).filter(is_free).cloned();
-        let guests: Vec<Arc<Upstream>> = guests.collect();
-        upstreams.extend(guests);
+        let dynamic = old.upstreams.iter().filter(|old| old.kind().is_dynamic()).filter(is_free).cloned();
+        let dynamic: Vec<Arc<Upstream>> = dynamic.collect();
+        upstreams.extend(dynamic);
         let kept = |upstream: &&Arc<Upstream>| upstreams.iter().any(|kept| Arc::ptr_eq(kept, upstream));
         let retired: Vec<Arc<Upstream>> = old.upstreams.iter().filter(|old| !kept(old)).cloned().collect();
         let is_there = |id: &str| upstreams.iter().any(|upstream| upstream.id().as_str() == id);
@@ -194,12 +193,17 @@ impl Gateway {
             hub: old.hub.clone(),
             steps: old.steps.replaced(plan.calls),
         });
+        let successor = |old: &Upstream| fresh.iter().find(|fresh| fresh.id() == old.id());
+        for upstream in &retired {
+            if let Some(successor) = successor(upstream) {
+                upstream.life.hand_over(successor);
+            }
+        }
         for upstream in &fresh {
             upstream.start(shared.outlets.clone());
         }
         for upstream in retired {
-            if let Some(successor) = fresh.iter().find(|fresh| fresh.id() == upstream.id()) {
-                upstream.life.hand_over(successor);
+            if let Some(successor) = successor(&upstream) {
                 shared.listeners.move_over(&upstream, successor, &shared.scope);
             }
             shared.scope.spawn(upstream.retire(DRAIN));
@@ -216,7 +220,7 @@ impl Gateway {
         }
     }
 
-    /// What discovery has found.
+    /// The upstreams that discovery has found.
     pub fn sightings(&self) -> &Sightings {
         &self.shared.sightings
     }
@@ -226,7 +230,7 @@ impl Gateway {
     }
 
     pub(crate) fn changing(&self) -> MutexGuard<'_, ()> {
-        self.shared.changing.lock().unwrap_or_else(PoisonError::into_inner)
+        self.shared.changing.lock()
     }
 
     pub(crate) fn rules(&self) -> Arc<Views> {
@@ -284,101 +288,15 @@ impl Gateway {
     pub fn upstreams(&self) -> Vec<Arc<Upstream>> {
         self.shared.catalog.rules().upstreams.clone()
     }
+
+    /// A count that changes whenever an upstream comes or goes, or offers something else.
+    pub fn catalog_changes(&self) -> watch::Receiver<u64> {
+        self.shared.catalog.changes()
+    }
 }
 
 impl std::fmt::Debug for Gateway {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Gateway").field("upstreams", &self.upstreams()).finish_non_exhaustive()
-    }
-}
-
-impl Handler for Gateway {
-    fn handle(&self, request: Request, peer: Peer) -> BoxFuture<Answer> {
-        self.shared.activity.touch(&request.origin.client);
-        audit::answer(&self.shared, request, peer)
-    }
-
-    fn notice(&self, origin: &Arc<Origin>, notification: Notification) {
-        let snapshot = self.shared.catalog.snapshot();
-        let Some(view) = snapshot.seen_by(origin) else { return };
-        let everywhere = notification.method == Method::ROOTS_CHANGED;
-        for upstream in view.upstreams().filter(|_| everywhere || view.alone.is_some()) {
-            upstream.notify(origin, &notification);
-        }
-    }
-
-    fn began(&self, origin: &Arc<Origin>) {
-        if origin.is_relayed {
-            return;
-        }
-        self.shared.sessions.began(origin);
-        let (client, principal) = (label(&origin.client), origin.principal.clone());
-        self.shared.common.events.emit(What::SessionBegan { client, principal, view: origin.view.clone() });
-        self.session_began(origin);
-    }
-
-    fn ended(&self, client: &ClientKey) {
-        self.shared.sessions.ended(client);
-        let principal = self.shared.common.ledger.principal_of(client);
-        self.shared.common.events.emit(What::SessionEnded { client: label(client), principal });
-        self.shared.common.ledger.forget(client);
-        self.shared.activity.end(client);
-        self.rules().hub.forget(client);
-        for upstream in self.upstreams() {
-            upstream.forget(client);
-        }
-    }
-
-    /// A session of the hub view is connected to its instance again.
-    fn save_session(&self, origin: &Origin) -> Option<String> {
-        let target = (origin.view == View::Hub).then(|| self.rules().hub.target(&origin.client));
-        target.flatten().map(|id| id.to_string())
-    }
-
-    fn restore_session(&self, origin: &Arc<Origin>, saved: &str) {
-        if let Some(id) = UpstreamId::parse(saved).ok().filter(|_| origin.view == View::Hub) {
-            let rules = self.rules();
-            let is_there = rules.upstreams.iter().any(|upstream| *upstream.id() == id);
-            rules.hub.restore(&origin.client, id.clone(), is_there);
-            // It may have been found in between, when no client was awaiting it.
-            if self.rules().upstreams.iter().any(|upstream| *upstream.id() == id) {
-                rules.hub.found(&id);
-            }
-        }
-    }
-
-    /// A view of one upstream knows the methods that the upstream declares; a view of many knows all.
-    fn knows(&self, view: &View, method: &Method) -> bool {
-        let needed: &[&str] = match method.as_str() {
-            "logging/setLevel" => &["logging"],
-            "resources/unsubscribe" => &["resources", "subscribe"],
-            _ => return true,
-        };
-        let snapshot = self.shared.catalog.snapshot();
-        let alone = snapshot.view(view).and_then(|view| view.alone.as_ref());
-        alone.is_none_or(|alone| alone.declares_in_session(needed))
-    }
-
-    fn offers(&self, view: &View) -> bool {
-        self.shared.catalog.rules().offers(view)
-    }
-}
-
-impl Shared {
-    /// A view of one upstream waits for that one only. The snapshot counts: definitions may have been received
-    /// while the debounce still keeps them out of it.
-    /// A client that connects in the hub view has waited already; a session that was connected before a restart waits
-    /// for its instance.
-    pub(crate) async fn wait_for_first_list(&self, origin: &Origin) {
-        let snapshot = self.catalog.snapshot();
-        if self.catalog.awaits_instance(&snapshot, origin) {
-            return self.catalog.first_list_of_instance(origin).await;
-        }
-        let Some(view) = snapshot.view(&origin.view).filter(|view| !view.is_hub) else { return };
-        match &view.alone {
-            Some(upstream) if view.upstreams().next().is_none() => self.catalog.first_list_of(upstream).await,
-            Some(_) => {}
-            None => self.catalog.first_list().await,
-        }
     }
 }

@@ -8,7 +8,7 @@ use data_encoding::HEXLOWER;
 use toolyard_model::{Greeting, Origin};
 use toolyard_proto::modern::{SERVER_INFO, SKILLS_EXTENSION, TASKS_EXTENSION, UI_EXTENSION};
 use toolyard_proto::name::UpstreamId;
-use toolyard_proto::{Raw, modern};
+use toolyard_proto::{Raw, Reason, modern};
 
 use crate::catalog::ViewCatalog;
 use crate::{bridge, skills};
@@ -41,6 +41,39 @@ pub fn gateways_in(greeting: &Greeting) -> Vec<String> {
     greeting.whole.at(&["_meta", GATEWAYS]).and_then(|ids| ids.read().ok()).unwrap_or_default()
 }
 
+/// Whether this gateway is behind an upstream, by the `_meta` of a list that the upstream gave. The greeting of an
+/// upstream does not show it if both gateways connect to each other at the same time.
+pub(crate) fn leads_back(list_meta: &Raw) -> bool {
+    let ids: Option<Vec<String>> = list_meta.member(GATEWAYS).and_then(|ids| ids.read().ok());
+    ids.is_some_and(|ids| ids.iter().any(|id| id == gateway_id()))
+}
+
+/// Why a gateway does not connect to itself.
+pub fn loop_reason(upstream: &str) -> Reason {
+    Reason::of_upstream(upstream, "leads back to this gateway, directly or through another one")
+        .with_hint("remove it: its tools would be listed again and again")
+}
+
+/// This gateway and every gateway behind it in a view.
+fn gateways_of(view: &ViewCatalog) -> Vec<String> {
+    let mut gateways = vec![gateway_id().to_owned()];
+    let known = view.upstreams().filter_map(|upstream| upstream.definitions());
+    gateways.extend(known.flat_map(|definitions| gateways_in(&definitions.greeting)));
+    gateways.dedup();
+    gateways.truncate(MOST_GATEWAYS);
+    gateways
+}
+
+/// The `_meta` of the lists of a view with another gateway behind it, for the gateway that reads them.
+pub(crate) fn with_gateways(view: &ViewCatalog, meta: Option<Raw>) -> Option<Raw> {
+    let gateways = gateways_of(view);
+    if gateways.len() < 2 {
+        return meta;
+    }
+    let meta = meta.unwrap_or_else(Raw::empty_object);
+    Some(meta.with(GATEWAYS, &Raw::from_serialize(&gateways)))
+}
+
 pub(crate) fn server_info() -> Raw {
     serde_json::json!({ "name": NAME, "title": "Toolyard", "version": env!("CARGO_PKG_VERSION") }).into()
 }
@@ -70,10 +103,7 @@ pub(crate) fn discover(view: &ViewCatalog, origin: &Origin) -> Raw {
     if let Some(tasks) = bridge::tasks_in_view(origin, greetings) {
         capabilities = capabilities.with("tasks", &tasks);
     }
-    let mut gateways = vec![gateway_id().to_owned()];
-    gateways.extend(known.iter().flat_map(|definitions| gateways_in(&definitions.greeting)));
-    gateways.dedup();
-    gateways.truncate(MOST_GATEWAYS);
+    let gateways = gateways_of(view);
     let result = Raw::empty_object()
         .with("supportedVersions", &bridge::our_versions())
         .with("capabilities", &capabilities)

@@ -10,8 +10,9 @@ mod schema;
 mod tools;
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::Value;
 use tokio::time::Instant;
 use toolyard_model::{ClientKey, Origin};
@@ -21,28 +22,27 @@ use toolyard_proto::{CallError, Reason};
 use crate::catalog::{Catalog, Entry};
 use crate::keys::StateKeys;
 use crate::listen::Listeners;
-use crate::plan::UpstreamKind;
 use crate::upstream::Upstream;
 
-pub(crate) use call::{Led, lead};
+pub(crate) use call::{InstanceCall, resolve_instances_call};
 pub(crate) use result::{may_need_wrapping, wrapped};
 pub(crate) use tools::{hub_tools, with_slash, yard_tools};
 
 /// The hint for a session that is not connected.
 const HOW: &str = "`instances_list` shows the instances, and `instances_connect` with an `instance_id` connects this session to one";
 
-/// Which client is connected to which instance. An instance is known by its id, so it is the same after a restart.
+/// Which client is connected to which instance. An instance is identified by its id, so it is the same after a restart.
 #[derive(Debug)]
 pub(crate) struct Hub {
     sessions: Mutex<HashMap<ClientKey, Target>>,
     handles: handles::Handles,
 }
 
-/// What a session is connected to.
+/// The instance that a session is connected to.
 #[derive(Debug)]
 struct Target {
     instance: UpstreamId,
-    /// It was connected before this process began, and the instance has not been found since.
+    /// Whether the session was connected before this process began, and the instance has not been found since.
     is_awaited: bool,
 }
 
@@ -52,7 +52,7 @@ impl Hub {
     }
 
     fn sessions(&self) -> MutexGuard<'_, HashMap<ClientKey, Target>> {
-        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+        self.sessions.lock()
     }
 
     /// The instance that a session is connected to.
@@ -70,8 +70,8 @@ impl Hub {
         self.sessions().remove(client).map(|before| before.instance)
     }
 
-    /// A session of an earlier process is back. Where its instance has not been found yet, it will be connected
-    /// as soon as it is.
+    /// Restores a session of an earlier process. If its instance has not been found yet, the session is connected as
+    /// soon as the instance is found.
     pub(crate) fn restore(&self, client: &ClientKey, instance: UpstreamId, is_there: bool) {
         self.sessions().insert(client.clone(), Target { instance, is_awaited: !is_there });
     }
@@ -91,12 +91,12 @@ impl Hub {
         theirs.filter_map(awaiting).collect()
     }
 
-    /// The session is over.
+    /// Forgets a session that has ended.
     pub(crate) fn forget(&self, client: &ClientKey) {
         self.sessions().remove(client);
     }
 
-    /// How many sessions and handles refer to it.
+    /// How many sessions and handles refer to the instance.
     fn connections(&self, id: &UpstreamId) -> usize {
         let sessions = self.sessions().values().filter(|target| target.instance == *id).count();
         sessions + self.handles.count(id, Instant::now())
@@ -117,7 +117,7 @@ impl Hub {
 }
 
 /// Whether calls of this tool go to an instance rather than to the gateway.
-pub(crate) fn leads_on(entry: &Entry) -> bool {
+pub(crate) fn is_instances_call(entry: &Entry) -> bool {
     entry.own_name == tools::CALL && *entry.upstream.id() == UpstreamId::yard()
 }
 
@@ -136,14 +136,14 @@ pub(crate) struct Reply {
 }
 
 impl Reply {
-    /// The structured content is also the text.
+    /// Makes a reply whose text is the structured content as JSON.
     pub(crate) fn json(structured: Value) -> Self {
         let text = serde_json::to_string_pretty(&structured).unwrap_or_default();
         Self { structured, text }
     }
 }
 
-/// What the tools about instances work with.
+/// The state that the tools about instances use.
 pub(crate) struct Desk<'a> {
     pub(crate) catalog: &'a Arc<Catalog>,
     pub(crate) listeners: &'a Arc<Listeners>,
@@ -151,7 +151,7 @@ pub(crate) struct Desk<'a> {
 }
 
 impl Desk<'_> {
-    /// Runs one of them; `None` if it is none of them.
+    /// Runs one of the tools about instances; `None` if the name is not one of theirs.
     pub(crate) async fn run(&self, tool: &str, arguments: &Value) -> Option<Result<Reply, CallError>> {
         Some(match tool {
             tools::LIST => Ok(self.list()),
@@ -165,10 +165,10 @@ impl Desk<'_> {
 
 /// The instance with this id: its own id, or that of its upstream.
 fn find<'a>(upstreams: &'a [Arc<Upstream>], id: &str) -> Result<&'a Arc<Upstream>, CallError> {
-    let mut instances = upstreams.iter().filter(|upstream| upstream.kind() == UpstreamKind::Instance);
+    let mut instances = upstreams.iter().filter(|upstream| upstream.is_instance());
     let is_it = |one: &&Arc<Upstream>| one.id().as_str().eq_ignore_ascii_case(id) || own_id(one) == id;
     instances.find(is_it).ok_or_else(|| {
-        CallError::unavailable(format!("instance not found: {id}; `instances_list` shows what there is"))
+        CallError::unavailable(format!("instance not found: {id}; `instances_list` lists the available ones"))
     })
 }
 

@@ -37,7 +37,10 @@ pub(crate) fn is_call(entry: &Entry) -> bool {
 }
 
 /// The request that a call of `call_tool` in a lean view wraps; `None` for all other requests.
-pub(crate) fn lead(snapshot: &Snapshot, request: &Request) -> Option<Result<Request, CallError>> {
+pub(crate) fn resolve_call_tool(
+    snapshot: &Snapshot,
+    request: &Request,
+) -> Option<Result<Request, CallError>> {
     if !matches!(request.origin.view, View::Lean | View::Profile(_)) {
         return None;
     }

@@ -1,5 +1,5 @@
-//! What was called, by which principal, how long it took and how it ended. Every call is closed here exactly once, and
-//! all reports on calls (the log, the counters, the last calls) are made from that one record.
+//! The record of calls: what was called, by which principal, how long it took and how it ended. Every call is closed
+//! here exactly once, and all reports on calls (the log, the counters, the last calls) are made from that one record.
 //!
 //! Arguments, answers and tokens are not part of it.
 
@@ -9,22 +9,25 @@ pub mod meter;
 mod open_calls;
 mod record;
 mod ring;
+mod rounds;
 pub mod spans;
 mod tally;
 mod verdict;
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use parking_lot::{Mutex, MutexGuard};
 use toolyard_model::{ClientKey, Origin, Request};
-use toolyard_proto::{CallError, Params};
+use toolyard_proto::{CallError, Params, Raw};
 
 pub(crate) use capture::Capture;
 pub use capture::Captured;
 pub(crate) use glance::{may_be_error, may_have_failed};
 pub use meter::Meter;
+use meter::Operation;
 pub(crate) use open_calls::{Cancelled, to_milliseconds};
 pub use open_calls::{Mark, Note, OpenCall};
 pub(crate) use record::label;
@@ -38,6 +41,7 @@ use crate::event::{Events, What};
 use crate::upstream::Upstream;
 use open_calls::OpenCalls;
 use ring::Ring;
+use rounds::Rounds;
 
 /// How many clients are counted one by one.
 const MOST_CLIENTS: usize = 1_000;
@@ -56,6 +60,7 @@ pub(crate) struct Ledger {
     calls: AtomicU64,
     recent: Ring,
     open: OpenCalls,
+    pub(crate) rounds: Rounds,
     /// Requests that reached no upstream.
     pub(crate) refusals: Meter,
     /// When an operator last looked at calls, in seconds since 1970. The payloads of calls are kept only while one
@@ -97,7 +102,7 @@ pub(crate) struct Details {
     pub(crate) answer: Option<Captured>,
 }
 
-/// What one client did.
+/// The number of a client's calls.
 #[derive(Clone, Debug)]
 pub(crate) struct ClientCount {
     pub(crate) client: String,
@@ -124,7 +129,8 @@ impl Ledger {
             status: Status::Cancelled,
             attempts: 1,
         };
-        let (origin, params) = (call.origin.clone(), call.params.clone());
+        let origin = call.origin.clone();
+        let params = call.params.clone();
         let open = Arc::new(OpenCall::new(call.trace, record, origin, params));
         if self.events.is_read() {
             let record = Arc::new(open.record.clone());
@@ -132,11 +138,12 @@ impl Ledger {
         }
         self.open.add(&open);
         call.open = Some(open.clone());
-        let (tally, upstream) = (self.client(&call.origin), call.upstream.clone());
+        let tally = self.client(&call.origin);
+        let upstream = call.upstream.clone();
         OpenRecord { ledger: self.clone(), upstream, tally, open: Some(open) }
     }
 
-    /// An operator watches calls: for a while, payloads are kept.
+    /// Notes that an operator watches calls, so that payloads are kept for some time.
     pub(crate) fn watch(&self) {
         self.watched_at.store(seconds(SystemTime::now()), Ordering::Relaxed);
     }
@@ -178,7 +185,7 @@ impl Ledger {
         if let Some(client) = self.client(origin) {
             client.tally.add(record.duration, record.status.is_failure());
         }
-        self.refusals.add(&record.method, record.status, record.duration);
+        self.refusals.add(origin, Operation::of(&record.method, record.status), record.duration);
         if self.events.wants_calls() {
             self.events.emit(What::Refused { record: Arc::new(record.clone()), rule });
         }
@@ -195,7 +202,7 @@ impl Ledger {
         self.recent.push(ended);
     }
 
-    /// Where the calls of a client are counted. Looked up while the client is connected: a call that ends after the
+    /// The counters of a client's calls. Looked up while the client is connected: a call that ends after the
     /// client has disconnected must not add it again.
     fn client(&self, origin: &Origin) -> Option<Arc<ClientTally>> {
         if !matches!(origin.client, ClientKey::Session(_) | ClientKey::Connection(_)) {
@@ -211,7 +218,7 @@ impl Ledger {
     }
 
     fn clients(&self) -> MutexGuard<'_, HashMap<ClientKey, Arc<ClientTally>>> {
-        self.clients.lock().unwrap_or_else(PoisonError::into_inner)
+        self.clients.lock()
     }
 
     /// The principal of a client that has called something.
@@ -241,7 +248,7 @@ impl Ledger {
     }
 }
 
-/// What a request asked for, as far as that may be in a record: the query of a URI may hold secrets.
+/// The name that a request asked for, as far as that may be in a record: the query of a URI may hold secrets.
 fn requested_name(request: &Request) -> Option<Arc<str>> {
     let member = |key: &str| request.params.member(key).and_then(|name| name.as_string());
     let name = match request.method.as_str() {
@@ -269,11 +276,30 @@ impl OpenRecord {
         self.end(status, answer);
     }
 
-    /// Where to keep the answer, if an operator watches calls or a sink asks for it.
+    /// A buffer for the answer, if an operator watches calls or a sink asks for it.
     pub(crate) fn capture(&self) -> Option<Capture> {
         let open = self.open.as_ref()?;
         let is_kept = self.ledger.events.wants_answers() || self.ledger.is_watched(open.record.at);
         is_kept.then(Capture::default)
+    }
+
+    /// A buffer for an answer of a later round in the bytes of its transport, because its state leads to the next.
+    pub(crate) fn capture_state(&self) -> Option<Capture> {
+        (self.open.as_ref()?.rounds() > 1).then(Capture::default)
+    }
+
+    /// The call is answered with this result.
+    pub(crate) fn answered(&self, result: &Raw) {
+        if let Some(open) = &self.open {
+            self.ledger.rounds.answered(open.rounds(), result);
+        }
+    }
+
+    /// The call is answered with this body.
+    pub(crate) fn relayed(&self, body: &Captured) {
+        if let Some(open) = &self.open {
+            self.ledger.rounds.relayed(open.rounds(), &body.bytes);
+        }
     }
 
     /// The call itself, until it has ended.
@@ -290,9 +316,10 @@ impl OpenRecord {
         let events = &self.ledger.events;
         events.call_ended(&open, &record, answer.as_ref());
         if events.is_read() {
-            events.emit(What::CallEnded { trace: open.trace, record: Arc::new(record.clone()) });
+            events.emit(What::CallEnded { trace: open.trace_now(), record: Arc::new(record.clone()) });
         }
-        let (trace, origin) = (Some(open.trace), small_origin(&open.origin, &open.params));
+        let trace = Some(open.trace_now());
+        let origin = small_origin(&open.origin, &open.params);
         let details =
             self.ledger.is_watched(open.record.at).then(|| Arc::new(Details { call: open, answer }));
         self.ledger.keep(Ended { record, trace, origin, details });
@@ -301,10 +328,13 @@ impl OpenRecord {
     fn count(&self, open: &OpenCall, status: Status, duration: Duration) {
         self.upstream.tally().add(duration, status.is_failure());
         let meter = self.upstream.meter();
-        meter.add(&open.record.method, status, duration);
-        if let (Some(sent), Some(answered)) = (open.reached(Mark::Leased), open.reached(Mark::Answered)) {
-            meter.upstream.add(Duration::from_micros(answered.saturating_sub(sent)));
-            meter.overhead.add(Duration::from_micros(sent));
+        let operation = Operation::of(&open.record.method, status);
+        meter.add(&open.origin, operation, duration);
+        if let (Some(sent), Some(revision)) = (open.reached(Mark::Leased), open.upstream_revision()) {
+            let sent = Duration::from_micros(sent);
+            let answered = open.reached(Mark::Answered).map_or(duration, Duration::from_micros);
+            meter.add_sent(revision, operation, answered.saturating_sub(sent));
+            meter.overhead.add(sent);
         }
         if let Some(client) = &self.tally {
             client.tally.add(duration, status.is_failure());

@@ -2,6 +2,7 @@
 //! (pipeline), and how differences between revisions are bridged.
 
 mod approvals;
+mod beside_calls;
 pub mod pins;
 pub mod plan;
 pub mod gateway;
@@ -38,11 +39,13 @@ mod tool_switch;
 mod yard;
 
 pub use api::{Answered, ApprovalsElsewhere, Controls, Route, Who};
+pub use approvals::{SharedApprovals, shorten_arguments};
 pub use apps::{AppOptions, Apps};
 pub use gateway::{Gateway, Reloaded};
 pub use plan::{
-    AfterLoss, CallRules, Connect, Connected, DisabledUpstream, LimitPlan, NoCounterpart, Per, Plan,
-    ProfilePlan, RetryPlan, Sharing, Timeouts, ToolRule, ToolSettings, UpstreamKind, UpstreamPlan, Validate,
+    AfterLoss, BegunSignIn, CallRules, Connect, Connected, DisabledUpstream, LimitPlan, NoCounterpart,
+    PackWork, Per, Plan, ProfilePlan, RetryPlan, Sharing, Timeouts, ToolRule, ToolSettings, UpstreamKind,
+    UpstreamPlan, Validate,
 };
 pub use sleep_watch::WallClock;
 pub(crate) use toolyard_model::Scope;

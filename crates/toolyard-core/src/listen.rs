@@ -5,9 +5,10 @@ mod tasks;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 use futures_util::future::join_all;
+use parking_lot::{Mutex, MutexGuard};
 use serde::Deserialize;
 use toolyard_model::{Answer, AnswerBody, ClientKey, Origin, Peer, Request, Scope, View};
 use toolyard_proto::modern::LogLevel;
@@ -39,7 +40,7 @@ struct Listener {
     origin: Arc<Origin>,
     peer: Peer,
     filter: Filter,
-    /// Changes only when an upstream is replaced by another of its name, or no longer seen.
+    /// Changes only when an upstream is replaced by another of its name, or is no longer visible to the client.
     resources: Mutex<Vec<Watched>>,
     /// Ends with the gateway, or when nothing is left to listen to.
     open: Scope,
@@ -52,7 +53,7 @@ struct Watched {
     _subscription: Subscribed,
 }
 
-/// What a client asked for.
+/// The notifications that a client asked for.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Filter {
@@ -105,8 +106,8 @@ impl Listener {
         }
     }
 
-    /// Not if the client does not see the upstream: a session of the hub may have connected to another instance
-    /// while it subscribed.
+    /// Does nothing if the client does not see the upstream: a session of the hub may have connected to another
+    /// instance while it subscribed.
     fn announce_update(&self, snapshot: &Snapshot, upstream: &UpstreamId, params: &Raw) {
         if sees(snapshot, &self.origin, upstream) || snapshot.awaits(upstream, &self.origin) {
             let params = shown_params(snapshot, &self.origin, upstream, params);
@@ -115,7 +116,7 @@ impl Listener {
     }
 
     fn watched(&self) -> MutexGuard<'_, Vec<Watched>> {
-        self.resources.lock().unwrap_or_else(PoisonError::into_inner)
+        self.resources.lock()
     }
 }
 
@@ -129,11 +130,11 @@ impl Listeners {
     }
 
     fn all(&self) -> Vec<Arc<Listener>> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+        self.open.lock().values().cloned().collect()
     }
 
     /// Lists of upstreams changed: each client that sees one of them and listens for it gets one notification per list.
-    /// A client that saw an upstream which is gone learns that it is gone.
+    /// Clients of an upstream that was removed are notified, too.
     pub(crate) fn lists_changed(&self, changes: &[ListChange], before: &Snapshot, after: &Snapshot) {
         for listener in self.all() {
             let origin = &listener.origin;
@@ -154,7 +155,7 @@ impl Listeners {
         }
     }
 
-    /// A client sees other lists of these kinds from now on.
+    /// These lists of a client have changed, because it sees other upstreams now.
     pub(crate) fn switched(&self, client: &ClientKey, kinds: &[ListKind]) {
         for listener in self.all().iter().filter(|listener| listener.origin.client == *client) {
             listener.announce(kinds.iter().copied().filter(|kind| listener.filter.wants(*kind)));
@@ -170,7 +171,8 @@ impl Listeners {
         clients.iter().filter_map(origin).collect()
     }
 
-    /// Ends what a client watches at an upstream that it no longer sees, and each listen that has nothing left.
+    /// Ends a client's subscriptions at upstreams that it no longer sees, and every `subscriptions/listen` without any
+    /// subscription left.
     pub(crate) fn let_go(&self, client: &ClientKey, upstream: &Upstream) {
         for listener in self.all().iter().filter(|listener| listener.origin.client == *client) {
             let ended: Vec<Watched> =
@@ -222,7 +224,7 @@ impl Listeners {
         }
     }
 
-    /// A resource is watched again: its updates before that were missed.
+    /// A subscription was renewed. Updates in the meantime were missed, so the client is notified once.
     pub(crate) fn watched_again(
         &self,
         upstream: &Upstream,
@@ -271,7 +273,7 @@ impl Listeners {
         }
     }
 
-    /// An upstream of this name is there again: what was watched at its predecessors is watched at it.
+    /// An upstream has replaced another of its name: subscriptions at its predecessors are moved to it.
     pub(crate) fn came_back(self: &Arc<Self>, upstream: &Arc<Upstream>, scope: &Scope) {
         let mut gone: Vec<Arc<Upstream>> = Vec::new();
         for listener in self.all() {
@@ -291,16 +293,16 @@ impl Listeners {
 
     fn register(self: &Arc<Self>, listener: Listener) -> Registered {
         let key = self.next.fetch_add(1, Ordering::Relaxed);
-        self.open.lock().unwrap_or_else(PoisonError::into_inner).insert(key, Arc::new(listener));
+        self.open.lock().insert(key, Arc::new(listener));
         Registered { listeners: self.clone(), key }
     }
 
     pub(crate) fn count(&self) -> usize {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner).len()
+        self.open.lock().len()
     }
 }
 
-/// Removes the listener, however the listening ends.
+/// Removes the listener when its subscription ends, for whatever reason.
 struct Registered {
     listeners: Arc<Listeners>,
     key: u64,
@@ -308,11 +310,11 @@ struct Registered {
 
 impl Drop for Registered {
     fn drop(&mut self) {
-        self.listeners.open.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.key);
+        self.listeners.open.lock().remove(&self.key);
     }
 }
 
-/// Ends what follows tasks for a request, however the request ends.
+/// Ends the task notifications of a request when the request ends, for whatever reason.
 struct EndOnDrop(Scope);
 
 impl Drop for EndOnDrop {
@@ -438,7 +440,7 @@ pub(crate) async fn listen(
     Ok(AnswerBody::ours(serde_json::json!({ "resultType": "complete" }).into()))
 }
 
-/// Subscribes to every URI at its owner; those that could not be are left out, with the last reason.
+/// Subscribes to every URI at its owner. Returns the URIs that succeeded, and the last reason of those that failed.
 async fn watch_all(
     listeners: &Arc<Listeners>,
     snapshot: &Snapshot,

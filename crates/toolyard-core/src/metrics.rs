@@ -3,9 +3,12 @@
 
 use std::fmt::Write;
 
+use toolyard_model::Transport;
+use toolyard_proto::Revision;
+
 use crate::Gateway;
 use crate::catalog::ListKind;
-use crate::ledger::meter::{BOUNDS, Distribution};
+use crate::ledger::meter::{BOUNDS, Distribution, Operated};
 use crate::upstream::Upstream;
 use crate::upstream::state::Phase;
 
@@ -30,24 +33,45 @@ impl Gateway {
         let name = "mcp_server_operation_duration_seconds";
         text.head(name, "histogram", "Time from the request of a client to the end of its answer.");
         for upstream in upstreams {
-            for (method, error, one) in upstream.meter().read() {
-                text.histogram(name, &operation(upstream.id().as_str(), method, error), &one, CONVENTION..);
+            for one in upstream.meter().read() {
+                text.histogram(name, &operation(upstream.id().as_str(), &one), &one.durations, CONVENTION..);
             }
         }
-        for (method, error, one) in self.common().ledger.refusals.read() {
-            text.histogram(name, &operation("", method, error), &one, CONVENTION..);
+        for one in self.common().ledger.refusals.read() {
+            text.histogram(name, &operation("", &one), &one.durations, CONVENTION..);
         }
         let name = "mcp_client_operation_duration_seconds";
         text.head(name, "histogram", "Time from the request to an upstream to the head of its answer.");
         for upstream in upstreams {
-            let labels = format!("upstream=\"{}\"", escaped(upstream.id().as_str()));
-            text.histogram(name, &labels, &upstream.meter().upstream.read(), CONVENTION..);
+            for one in upstream.meter().read_sent(upstream.connector().transport()) {
+                text.histogram(name, &operation(upstream.id().as_str(), &one), &one.durations, CONVENTION..);
+            }
         }
+        self.session_durations(text, upstreams);
         let name = "toolyard_overhead_seconds";
         text.head(name, "histogram", "Time that a call spent in the gateway before it was sent.");
         for upstream in upstreams {
             let labels = format!("upstream=\"{}\"", escaped(upstream.id().as_str()));
             text.histogram(name, &labels, &upstream.meter().overhead.read(), ..=OVERHEAD);
+        }
+    }
+
+    fn session_durations(&self, text: &mut Text, upstreams: &[std::sync::Arc<Upstream>]) {
+        let name = "mcp_server_session_duration_seconds";
+        text.head(name, "histogram", "How long sessions and connections of clients lasted.");
+        for (revision, transport, one) in self.shared().sessions.lasted.read() {
+            text.histogram(name, &way(revision, transport), &one.read(), CONVENTION..);
+        }
+        let name = "mcp_client_session_duration_seconds";
+        text.head(name, "histogram", "How long connections to an upstream lasted.");
+        for upstream in upstreams {
+            let transport = upstream.connector().transport();
+            for (revision, was_lost, one) in upstream.meter().read_connections() {
+                let error = if was_lost { ",error_type=\"lost\"" } else { "" };
+                let id = escaped(upstream.id().as_str());
+                let labels = format!("{}{error},upstream=\"{id}\"", way(revision, transport));
+                text.histogram(name, &labels, &one, CONVENTION..);
+            }
         }
     }
 
@@ -95,7 +119,17 @@ fn upstream_gauges(text: &mut Text, upstreams: &[std::sync::Arc<Upstream>]) {
     }
 }
 
-fn operation(upstream: &str, method: &str, error: &str) -> String {
+/// The protocol version, and the transport if that is known.
+fn way(revision: Revision, transport: Option<Transport>) -> String {
+    let mut labels = format!("mcp_protocol_version=\"{}\"", revision.as_str());
+    if let Some(transport) = transport {
+        let _ = write!(labels, ",network_transport=\"{}\"", transport.as_str());
+    }
+    labels
+}
+
+fn operation(upstream: &str, operated: &Operated) -> String {
+    let Operated { method, error, revision, transport, .. } = *operated;
     let mut labels = format!("mcp_method_name=\"{}\"", escaped(method));
     if method == "tools/call" {
         labels.push_str(",gen_ai_operation_name=\"execute_tool\"");
@@ -103,6 +137,7 @@ fn operation(upstream: &str, method: &str, error: &str) -> String {
     if !error.is_empty() {
         let _ = write!(labels, ",error_type=\"{}\"", escaped(error));
     }
+    let _ = write!(labels, ",{}", way(revision, transport));
     if !upstream.is_empty() {
         let _ = write!(labels, ",upstream=\"{}\"", escaped(upstream));
     }

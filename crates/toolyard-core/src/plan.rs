@@ -1,4 +1,4 @@
-//! What the gateway is built from: the configuration after every check.
+//! The plan that the gateway is built from: the configuration after every check.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -9,19 +9,20 @@ use serde_json::Value;
 use toolyard_hooks::{HookPlan, Runtime};
 pub use toolyard_link::child::StderrLine;
 pub use toolyard_model::Connected;
-use toolyard_model::{BoxFuture, Origin, Peer};
+use toolyard_model::{BoxFuture, Origin, Peer, Transport};
 use toolyard_policy::rules::Policy;
 use toolyard_proto::name::{DEFAULT_BUDGET, NameStyle, UpstreamId};
 use toolyard_proto::{CallError, Reason, Revision};
 
 use crate::event::Sinks;
 use crate::pipeline::ExtraSteps;
-pub use crate::pipeline::limit::{LimitPlan, Per};
+pub use crate::pipeline::limit::{LimitPlan, PackWork, Per};
 pub use crate::pipeline::retry::RetryPlan;
 pub use crate::pipeline::validate::Validate;
 use crate::settings::Pattern;
 use crate::sleep_watch::WallClock;
 use crate::upstream::policy::UpstreamPolicy;
+use crate::upstream::state::Phase;
 
 #[derive(Debug)]
 pub struct Plan {
@@ -38,11 +39,11 @@ pub struct Plan {
     pub calls: CallRules,
     /// Steps of the embedding program that every call passes, innermost. Fixed when the gateway starts.
     pub steps: ExtraSteps,
-    /// What hooks run with. Fixed when the gateway starts.
+    /// The runtime of hooks. Fixed when the gateway starts.
     pub hook_runtime: Runtime,
     /// Receivers of every event, in line. Fixed when the gateway starts.
     pub sinks: Sinks,
-    /// Where definitions are kept between runs; nowhere if not given.
+    /// The folder in which definitions are kept between runs. Without it they are not kept.
     pub state_dir: Option<PathBuf>,
     pub pace: Pace,
     /// The clock by which sleep of the machine is noticed.
@@ -144,7 +145,7 @@ pub struct UpstreamPlan {
     /// Identifies the definition: it changes with every setting that needs a new process or connection, so that
     /// stored tools of another server are not shown.
     pub fingerprint: String,
-    /// What may change while the upstream runs.
+    /// The settings that may change while the upstream runs.
     pub policy: UpstreamPolicy,
 }
 
@@ -167,7 +168,7 @@ pub struct SamplingPlan {
     pub per_call: u32,
 }
 
-/// What kind of upstream it is: where it came from, and which others may take its place.
+/// The kind of an upstream: where it came from, and which others may take its place.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum UpstreamKind {
     /// Named in the config.
@@ -203,7 +204,7 @@ impl UpstreamKind {
 /// Whether clients share one connection to an upstream, where it is one that can be shared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Sharing {
-    /// As long as it is safe: an upstream that asks questions gets a connection for each client.
+    /// One connection for all clients. An upstream that asks questions gets one for each client.
     #[default]
     Shared,
     /// Each client has its own from the start.
@@ -223,14 +224,14 @@ impl Timeouts {
     pub const MCP_SERVER: Self = Self { idle: Duration::from_mins(5), hard: Duration::from_hours(1) };
     pub const LOCAL: Self = Self { idle: Duration::from_secs(30), hard: Duration::from_hours(1) };
 
-    /// With a shorter idle time, where a call asks for one.
+    /// The same with a shorter idle time, for a call that requests it.
     #[must_use]
     pub fn shortened(self, wanted: Duration) -> Self {
         Self { idle: self.idle.min(wanted), ..self }
     }
 }
 
-/// What the config sets for the steps of calls.
+/// The settings of the config for the steps of calls.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CallRules {
     /// Settings of single tools, whichever upstream offers them.
@@ -253,7 +254,7 @@ pub struct ToolRule {
     pub settings: ToolSettings,
 }
 
-/// What one rule sets. The most specific rule that sets a value decides about that value.
+/// The settings of one rule. The most specific rule that sets a value decides about that value.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ToolSettings {
     /// How long a call may take without any sign of progress.
@@ -308,12 +309,17 @@ pub trait Connect: fmt::Debug + Send + Sync + 'static {
         Duration::from_secs(90)
     }
 
-    /// What is known about it before it is connected.
+    /// The facts known about the upstream before it is connected.
     fn about(&self) -> Option<Value> {
         None
     }
 
-    /// What its process has written to stderr lately, the newest last.
+    /// The phase of the upstream at the gateway that owns it, if that is another one and it is not active there.
+    fn condition_elsewhere(&self) -> Option<Condition> {
+        None
+    }
+
+    /// The latest lines of the process's stderr, the newest last.
     fn stderr(&self) -> Vec<StderrLine> {
         Vec::new()
     }
@@ -324,15 +330,46 @@ pub trait Connect: fmt::Debug + Send + Sync + 'static {
         None
     }
 
+    /// Begins a sign-in of the user of the gateway, outside of a call. `None` if the upstream has no sign-in.
+    fn begin_sign_in(&self) -> Option<BoxFuture<Result<BegunSignIn, Reason>>> {
+        None
+    }
+
     /// Whether calls may be refused because the user has not signed in.
     fn may_need_sign_in(&self) -> bool {
         false
     }
 
-    /// What to do when the connection is lost.
+    /// What carries messages to the upstream, if that is known and always the same.
+    fn transport(&self) -> Option<Transport> {
+        None
+    }
+
+    /// The action after the connection is lost.
     fn after_loss(&self) -> AfterLoss {
         AfterLoss::TryAgain
     }
+}
+
+/// A sign-in that waits for a browser.
+pub struct BegunSignIn {
+    /// The page where the user begins.
+    pub url: String,
+    /// The outcome: once the user is done, or when the page is not valid any more.
+    pub outcome: BoxFuture<Result<(), Reason>>,
+}
+
+impl fmt::Debug for BegunSignIn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("BegunSignIn")
+    }
+}
+
+/// Where an upstream is in its life, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Condition {
+    pub phase: Phase,
+    pub reason: Option<Reason>,
 }
 
 /// Why there is no link in the other era.
@@ -359,7 +396,7 @@ pub enum AfterLoss {
     TryAgain,
     /// It comes back by itself, if it does.
     Await,
-    /// It has announced that it leaves: its entries are removed at once.
+    /// The upstream has announced that it leaves: its entries are removed at once.
     Gone,
     /// The same, but another one may take its place, so it is tried.
     Left,
@@ -421,9 +458,9 @@ impl ProfilePlan {
         chosen.into_iter().flatten().flatten()
     }
 
-    /// The names by which `allow` and `deny` may refer to a tool or prompt: its canonical id; and if the profile lists the
-    /// app or instance, also with the id as it is spelled there (case does not count) and with the instance's name. For
-    /// others a name proves nothing: any app can choose the id of a server as its name.
+    /// The names by which `allow` and `deny` may refer to a tool or prompt: its canonical id; and if the profile lists
+    /// the app or instance, also with the id as it is spelled there (case does not count) and with the instance's name.
+    /// For others a name proves nothing: any app can choose the id of a server as its name.
     pub fn ids_of(&self, kind: UpstreamKind, id: &str, names: &[String], own: &str) -> Vec<String> {
         let spelled = self.chosen(kind).filter(|_| kind.is_dynamic());
         let spelled = spelled.filter(|spelled| spelled.eq_ignore_ascii_case(id));

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-/// What replaces a secret.
+/// The text that replaces a secret.
 pub const REDACTED: &str = "[redacted]";
 
 /// Parts of keys, without case and separators.

@@ -1,9 +1,10 @@
 //! Everything that is known about a running gateway at one moment, for `toolyard doctor`: its upstreams with their last
 //! state changes, its clients, and the last calls. Other parts add their own sections.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
 use toolyard_model::Principal;
 use toolyard_proto::calendar;
@@ -21,11 +22,11 @@ pub(crate) struct Sections(Mutex<Vec<Section>>);
 
 impl Sections {
     fn add(&self, name: &'static str, section: Arc<dyn Fn() -> Value + Send + Sync>) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push((name, section));
+        self.0.lock().push((name, section));
     }
 
     fn all(&self) -> Vec<Section> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.0.lock().clone()
     }
 }
 

@@ -1,10 +1,11 @@
 //! Hooks that are not about one call: when a session or connection begins or idles, and what clients and packs report.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 use toolyard_hooks::{Event, Outcome, Point};
@@ -15,6 +16,7 @@ use crate::Gateway;
 use crate::api::Answered;
 use crate::event::What;
 use crate::ledger::label;
+use crate::plan::PackWork;
 
 /// How long a session sends nothing before it counts as idle.
 const IDLE_AFTER: Duration = Duration::from_mins(1);
@@ -39,7 +41,7 @@ struct Active {
 
 impl Activity {
     fn active(&self) -> MutexGuard<'_, HashMap<ClientKey, Active>> {
-        self.active.lock().unwrap_or_else(PoisonError::into_inner)
+        self.active.lock()
     }
 
     pub(crate) fn begin(&self, origin: &Arc<Origin>) {
@@ -63,7 +65,7 @@ impl Activity {
         }
     }
 
-    /// Those that have become idle since the last look.
+    /// The sessions that have become idle since the last check.
     fn newly_idle(&self) -> Vec<(Arc<Origin>, Duration)> {
         let mut active = self.active();
         let idle = active.values_mut().filter(|one| !one.is_reported && one.at.elapsed() >= IDLE_AFTER);
@@ -85,17 +87,17 @@ impl Gateway {
         }
     }
 
-    /// Waits under a limit of the config for work of `client` that is not a call of a tool. Nothing if there is no
-    /// limit of this name.
+    /// Waits under a limit of the config for work of a pack; `report` is called with the number of those ahead when it
+    /// begins to wait, and once a second from then on. Nothing if there is no limit of this name.
     pub async fn acquire_limit(
         &self,
         name: &str,
-        client: &str,
-        key: &str,
+        work: PackWork,
+        report: impl Fn(usize),
     ) -> Result<Option<Permit>, Refusal> {
         let limit = self.rules().steps.limit(name).cloned();
         match limit {
-            Some(limit) => limit.acquire_for(client.into(), key).await.map(Some),
+            Some(limit) => limit.acquire_for(&work, report).await.map(Some),
             None => Ok(None),
         }
     }
@@ -107,6 +109,11 @@ impl Gateway {
         let hooks = rules.steps.hooks().of(point, event.subject.as_deref());
         drop(rules);
         toolyard_hooks::run(&hooks, event).await
+    }
+
+    /// Whether any hook of a point is for this subject.
+    pub fn has_hooks_for(&self, point: Point, subject: &str) -> bool {
+        !self.rules().steps.hooks().of(point, Some(subject)).is_empty()
     }
 
     /// Runs the hooks of a point for a client that reports it: `{"subject": …, "data": {…}}`.

@@ -6,7 +6,7 @@ use std::cmp::Reverse;
 
 pub use toolyard_proto::Pattern;
 
-/// What a rule is for.
+/// The subjects to which a rule applies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AppliesTo {
     /// In this profile only.
@@ -41,7 +41,7 @@ impl<T> Rules<T> {
         Self(rules)
     }
 
-    /// What `pick` takes from the most specific rule that sets it.
+    /// The value that `pick` takes from the most specific rule that sets it.
     pub fn find<'a, U>(&'a self, subject: Subject<'_>, pick: impl Fn(&'a T) -> Option<U>) -> Option<U> {
         let fits = |applies: &AppliesTo| {
             let is_here = applies.profile.as_deref().is_none_or(|profile| subject.profile == Some(profile));

@@ -14,7 +14,7 @@ use toolyard_proto::uri::{ResultKind, map_result};
 use toolyard_proto::{CallError, Raw};
 
 use crate::catalog::ViewCatalog;
-use crate::dispatch::Routed;
+use crate::dispatch::RoutedCall;
 use crate::greet::server_info;
 use crate::pipeline::{Next, StepRules};
 use crate::upstream::Upstream;
@@ -25,7 +25,7 @@ const LONGEST: Duration = Duration::from_secs(10);
 const MOST_PAGES: usize = 20;
 /// How many skills one upstream may list.
 const MOST_SKILLS: usize = 2_000;
-/// In the `_meta` of a skill: the URIs of the others that have its name.
+/// The key in the `_meta` of a skill for the URIs of other skills with the same name.
 const SAME_NAME: &str = "dev.toolyard/sameName";
 
 /// Whether an upstream declares the extension.
@@ -41,7 +41,7 @@ fn settings_of(upstream: &Upstream) -> Option<Raw> {
     upstream.definitions()?.greeting.capabilities.at(&["extensions", SKILLS_EXTENSION])
 }
 
-/// What a view declares: directories can be read only if every upstream with skills has them.
+/// The declaration of a view: directories can be read only if every upstream with skills has them.
 pub(crate) fn settings(view: &ViewCatalog) -> Raw {
     let has_directories =
         |settings: Raw| settings.member("directoryRead").is_some_and(|flag| flag.as_bytes() == b"true");
@@ -52,7 +52,7 @@ pub(crate) fn settings(view: &ViewCatalog) -> Raw {
 }
 
 /// Asks all upstreams at the same time. One that does not answer is left out.
-pub(crate) async fn list(steps: Arc<StepRules>, origin: Arc<Origin>, calls: Vec<Routed>) -> Answer {
+pub(crate) async fn list(steps: Arc<StepRules>, origin: Arc<Origin>, calls: Vec<RoutedCall>) -> Answer {
     let listed = join_all(calls.into_iter().map(async |routed| {
         let upstream = routed.call.upstream.clone();
         let skills = match tokio::time::timeout(LONGEST, of_upstream(routed)).await {
@@ -79,8 +79,8 @@ fn missing(upstream: &Upstream, error: &str) -> Vec<Raw> {
 }
 
 /// All pages of one upstream.
-async fn of_upstream(routed: Routed) -> Result<Vec<Raw>, CallError> {
-    let Routed { call, chain } = routed;
+async fn of_upstream(routed: RoutedCall) -> Result<Vec<Raw>, CallError> {
+    let RoutedCall { call, chain } = routed;
     let (mut skills, mut cursor) = (Vec::new(), None::<Raw>);
     for _ in 0..MOST_PAGES {
         let mut call = call.clone();

@@ -12,11 +12,11 @@ use crate::catalog::{Definitions, ListKind, Snapshot};
 use crate::ledger::Count;
 use crate::pins;
 use crate::pipeline::Common;
-use crate::plan::UpstreamKind;
+use crate::plan::{Condition, UpstreamKind};
 use crate::report::at;
 use crate::upstream::Upstream;
 use crate::upstream::health::Health;
-use crate::upstream::state::{PhaseChange, State};
+use crate::upstream::state::{Phase, PhaseChange, State};
 
 /// How many steps of an upstream's life are reported.
 const STEPS: usize = 10;
@@ -31,15 +31,19 @@ pub struct UpstreamStatus {
     pub health: Health,
     pub is_connected: bool,
     pub is_listed: bool,
-    /// What else is known about an instance.
+    /// Further facts about an instance.
     pub about: Option<Arc<Value>>,
     pub tools: usize,
     pub resources: usize,
     pub prompts: usize,
     /// Which of its definitions clients do not get, and why.
     pub faults: Vec<String>,
+    /// Why lists that it declares could not be read; these are faults, too.
+    pub failed_lists: Vec<String>,
     /// Tools that are not offered until their definitions are approved.
     pub held: Vec<Value>,
+    /// Why its definitions could not be recorded.
+    pub unrecorded: Option<Arc<str>>,
     /// The canonical ids of tools that an operator has switched off.
     pub off: Vec<String>,
     pub revision: Option<&'static str>,
@@ -59,7 +63,7 @@ impl Upstream {
         UpstreamStatus {
             id: self.id().to_string(),
             kind: self.kind().as_str(),
-            state: self.state(),
+            state: self.true_state(),
             last_activity: self.last_activity(),
             health: self.health(),
             is_connected: self.links.live().is_some(),
@@ -69,9 +73,11 @@ impl Upstream {
             resources: count(ListKind::Resources),
             prompts: count(ListKind::Prompts),
             faults: definitions.map(Definitions::faults).unwrap_or_default(),
+            failed_lists: definitions.map(Definitions::list_failures).unwrap_or_default(),
             held: definitions
                 .map(|definitions| definitions.held().iter().map(|held| pins::to_json(self.id(), held)).collect())
                 .unwrap_or_default(),
+            unrecorded: definitions.and_then(|definitions| definitions.unrecorded().cloned()),
             off: definitions
                 .map(|definitions| definitions.off().iter().map(|tool| canonical(self.id(), tool)).collect())
                 .unwrap_or_default(),
@@ -86,14 +92,64 @@ impl Upstream {
     }
 }
 
+impl Upstream {
+    /// Its state, or that at the gateway that has it. If the connection to that gateway fails, the state there is the cause
+    /// only if it is a failure, too: otherwise that gateway cannot be reached, and what it reported last is old.
+    fn true_state(&self) -> State {
+        let mut state = self.state();
+        let is_connected = matches!(state.phase, Phase::Active | Phase::Idle);
+        if let Some(Condition { phase, reason }) = self.connector().condition_elsewhere()
+            && (is_connected || matches!(phase, Phase::Retrying | Phase::Dead | Phase::SignIn))
+        {
+            (state.phase, state.reason) = (phase, reason);
+        }
+        state
+    }
+}
+
 impl UpstreamStatus {
+    /// That of an upstream that does not run.
+    pub(crate) fn disabled(id: &UpstreamId, kind: UpstreamKind, reason: Reason) -> Self {
+        let state = State {
+            phase: Phase::Disabled,
+            reason: Some(reason),
+            settled: true,
+            ..State::new(SystemTime::UNIX_EPOCH)
+        };
+        Self {
+            id: id.to_string(),
+            kind: kind.as_str(),
+            state,
+            last_activity: None,
+            health: Health::default(),
+            is_connected: false,
+            is_listed: false,
+            about: None,
+            tools: 0,
+            resources: 0,
+            prompts: 0,
+            faults: Vec::new(),
+            failed_lists: Vec::new(),
+            held: Vec::new(),
+            unrecorded: None,
+            off: Vec::new(),
+            revision: None,
+            server: None,
+            calls_in_flight: 0,
+            calls: Count::default(),
+            second_link: None,
+        }
+    }
+
     pub fn to_json(&self) -> Value {
         let state = &self.state;
+        // Since when an upstream has been disabled is not recorded.
+        let since = (state.phase != Phase::Disabled).then(|| at(state.since));
         let mut json = json!({
             "id": self.id,
             "kind": self.kind,
             "state": state.phase.as_str(),
-            "since": at(state.since),
+            "since": since,
             "reason": state.reason.as_ref().map(Reason::summary),
             "hint": state.reason.as_ref().and_then(Reason::hint),
             "failures": state.failures,
@@ -106,13 +162,19 @@ impl UpstreamStatus {
             "resources": self.resources,
             "prompts": self.prompts,
             "faults": self.faults,
+            "failedLists": self.failed_lists,
             "held": self.held,
+            "unrecorded": self.unrecorded,
             "off": self.off,
             "revision": self.revision,
             "server": self.server,
             "callsInFlight": self.calls_in_flight,
             "calls": count(&self.calls),
         });
+        let starting = state.starting_since().and_then(|since| since.elapsed().ok());
+        if let Some(time) = starting {
+            json["startingForSeconds"] = time.as_secs().into();
+        }
         if let Some(second) = &self.second_link {
             json["secondLink"] = second.clone();
         }
@@ -134,7 +196,8 @@ impl UpstreamStatus {
 /// All upstreams, those that do not run last. Without apps that have unregistered.
 pub(crate) fn all(upstreams: &[Arc<Upstream>], common: &Common) -> Vec<Value> {
     let present = upstreams.iter().filter(|upstream| !upstream.has_unregistered());
-    present.map(|upstream| upstream.status().to_json()).chain(common.disabled_json()).collect()
+    let present = present.map(|upstream| upstream.status());
+    present.chain(common.disabled_statuses()).map(|status| status.to_json()).collect()
 }
 
 /// How much a gateway offers at one moment.
@@ -157,22 +220,6 @@ impl Totals {
             left_out: listed().map(left_out).sum(),
         }
     }
-}
-
-/// An upstream that does not run.
-pub(crate) fn disabled(id: &UpstreamId, kind: UpstreamKind, reason: &Reason) -> Value {
-    json!({
-        "id": id.as_str(),
-        "kind": kind.as_str(),
-        "state": "disabled",
-        "reason": reason.summary(),
-        "hint": reason.hint(),
-        "listed": false,
-        "tools": 0,
-        "resources": 0,
-        "prompts": 0,
-        "faults": [],
-    })
 }
 
 pub(crate) fn count(count: &Count) -> Value {

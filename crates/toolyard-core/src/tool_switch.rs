@@ -5,8 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::{Mutex, MutexGuard};
 use serde::{Deserialize, Serialize};
 use toolyard_proto::name::{UpstreamId, canonical};
 
@@ -26,7 +27,7 @@ pub(crate) struct ToolSwitches {
 }
 
 #[derive(Serialize, Deserialize)]
-struct Stored {
+struct StoredSwitches {
     format: u32,
     off: BTreeMap<String, BTreeSet<String>>,
 }
@@ -39,7 +40,7 @@ impl ToolSwitches {
     }
 
     fn off(&self) -> MutexGuard<'_, BTreeMap<String, BTreeSet<String>>> {
-        self.off.lock().unwrap_or_else(PoisonError::into_inner)
+        self.off.lock()
     }
 
     /// The tools of an upstream that are off.
@@ -74,14 +75,14 @@ fn load(path: &Path) -> BTreeMap<String, BTreeSet<String>> {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return BTreeMap::new(),
         Err(error) => {
-            tracing::warn!(path = %path.display(), %error, "which tools are off cannot be read; all are on");
+            tracing::warn!(path = %path.display(), %error, "the list of disabled tools cannot be read; all tools are enabled");
             return BTreeMap::new();
         }
     };
-    match serde_json::from_slice::<Stored>(&text) {
+    match serde_json::from_slice::<StoredSwitches>(&text) {
         Ok(stored) if stored.format == FORMAT => stored.off,
         _ => {
-            tracing::warn!(path = %path.display(), "the list of tools that are off is invalid; all are on");
+            tracing::warn!(path = %path.display(), "the list of disabled tools is invalid; all tools are enabled");
             BTreeMap::new()
         }
     }
@@ -90,7 +91,7 @@ fn load(path: &Path) -> BTreeMap<String, BTreeSet<String>> {
 /// Written to a temporary file and renamed, so that the file is whole or absent.
 fn store(path: &Path, off: &BTreeMap<String, BTreeSet<String>>) -> io::Result<()> {
     let beside = path.with_extension("new");
-    fs::write(&beside, serde_json::to_vec(&Stored { format: FORMAT, off: off.clone() })?)?;
+    fs::write(&beside, serde_json::to_vec(&StoredSwitches { format: FORMAT, off: off.clone() })?)?;
     fs::rename(beside, path)
 }
 

@@ -45,7 +45,7 @@ use flight::Flights;
 use health::Health;
 use life::Life;
 use links::Links;
-use policy::Policy;
+use policy::LivePolicy;
 use samples::Samples;
 use state::{Phase, State};
 
@@ -68,11 +68,11 @@ pub struct Upstream {
     /// Together with `sharing`: a change of it needs a new connection.
     fingerprint: String,
     sharing: Sharing,
-    policy: ArcSwap<Policy>,
+    policy: ArcSwap<LivePolicy>,
     pub(crate) life: Life,
     pub(crate) links: Links,
     flights: Flights,
-    /// What else is known about an instance.
+    /// Further facts about an instance.
     described: ArcSwapOption<Value>,
     tally: Tally,
     meter: Meter,
@@ -89,7 +89,7 @@ impl Upstream {
         stored: Option<Arc<Definitions>>,
         scope: Scope,
     ) -> Arc<Self> {
-        let policy = Policy::new(&plan, pace);
+        let policy = LivePolicy::new(&plan, pace);
         let UpstreamPlan { id, kind, connect, sharing, fingerprint, .. } = plan;
         let name: Arc<str> = id.as_str().into();
         Arc::new(Self {
@@ -126,7 +126,7 @@ impl Upstream {
         self.life.state()
     }
 
-    /// What it offers, as last read or stored.
+    /// The definitions of the upstream, as last read or stored.
     pub fn definitions(&self) -> Option<Arc<Definitions>> {
         self.life.definitions()
     }
@@ -135,7 +135,7 @@ impl Upstream {
         self.life.is_listed()
     }
 
-    /// What pings have shown.
+    /// The health of the upstream, as pings have shown it.
     pub fn health(&self) -> Health {
         self.life.health()
     }
@@ -150,7 +150,7 @@ impl Upstream {
         &self.meter
     }
 
-    /// What it has written to stderr lately, if it is a process.
+    /// The latest lines of the upstream's stderr, if it is a process.
     pub fn stderr(&self) -> Vec<StderrLine> {
         self.connector().stderr()
     }
@@ -160,12 +160,12 @@ impl Upstream {
         self.links.own()
     }
 
-    /// Checks at once whether it is there.
+    /// Checks at once whether the upstream responds.
     pub fn revalidate(&self) {
         self.life.revalidate();
     }
 
-    /// There is a new sign of it: it is tried at once.
+    /// There is a new hint that the upstream is running: it is connected at once.
     pub fn wake(&self) {
         self.life.wake();
     }
@@ -175,7 +175,7 @@ impl Upstream {
         self.policy.load().own.timeouts
     }
 
-    /// Whether its annotations are believed where they permit something.
+    /// Whether rules may allow calls because of its annotations.
     pub(crate) fn is_trusted(&self) -> bool {
         self.policy.load().own.trusted
     }
@@ -185,8 +185,8 @@ impl Upstream {
         self.policy.load().own.sampling.clone()
     }
 
-    /// The policy in force. Not to be held over an `.await`: a reload may replace it.
-    fn policy(&self) -> Arc<Policy> {
+    /// The current policy. Do not hold it over an `.await`, because a reload may replace it.
+    fn policy(&self) -> Arc<LivePolicy> {
         self.policy.load_full()
     }
 
@@ -203,7 +203,7 @@ impl Upstream {
         self.policy.load().connect.clone()
     }
 
-    /// A plan that describes this upstream as it is now.
+    /// A plan that describes the current state of this upstream.
     pub(crate) fn plan(&self) -> UpstreamPlan {
         let policy = self.policy();
         UpstreamPlan {
@@ -223,7 +223,7 @@ impl Upstream {
 
     /// Takes over the policy of `plan`, which describes this upstream. Returns whether anything changed.
     pub(crate) fn adopt(&self, plan: &UpstreamPlan, pace: Pace) -> bool {
-        let before = self.policy.swap(Arc::new(Policy::new(plan, pace)));
+        let before = self.policy.swap(Arc::new(LivePolicy::new(plan, pace)));
         self.life.signals.policy.notify_one();
         before.own != plan.policy
     }
@@ -257,7 +257,7 @@ impl Upstream {
             }
             match phase {
                 Phase::Idle => self.life.signals.wanted.notify_one(),
-                // The link has just ended; the next phase is known in a moment.
+                // The link has just ended; the supervisor will set the next phase in a moment.
                 Phase::Active => {}
                 _ if is_coming => {}
                 _ => return Err(self.not_connected(&self.state())),
@@ -269,7 +269,7 @@ impl Upstream {
     }
 
     /// The error of a call that was not sent before its deadline, because it had to wait for a link.
-    pub(crate) fn waited_in_vain(&self) -> CallError {
+    pub(crate) fn not_sent_in_time(&self) -> CallError {
         if let Some(error) = self.links.pool.is_full().then(|| pool::all_in_use(self)) {
             return error;
         }
@@ -315,7 +315,7 @@ impl Upstream {
         let _ = tokio::time::timeout(self.pace().connect, state.wait_for(is_decided)).await;
     }
 
-    /// Has its definitions read again, on this link or another. Returns whether that was done in time.
+    /// Makes the supervisor read the definitions again, on this link or another. Returns whether that was done in time.
     pub(crate) async fn renewed(&self) -> bool {
         let mut renewals = self.life.renewals.subscribe();
         self.life.outdated();
@@ -323,14 +323,14 @@ impl Upstream {
         changed.is_ok_and(|changed| changed.is_ok())
     }
 
-    /// Has its lists read again soon, where it is connected.
+    /// Makes the supervisor read the lists again soon, if the upstream is connected.
     pub(crate) fn read_again_later(&self) {
         if self.links.live().is_some() {
             self.life.signals.outdated.notify_one();
         }
     }
 
-    /// Has its lists read again on its current link. Returns whether that was done in time.
+    /// Makes the supervisor read the lists again on the current link. Returns whether that was done in time.
     pub(crate) async fn read_again(&self) -> bool {
         let mut renewals = self.life.renewals.subscribe();
         self.life.signals.outdated.notify_one();
@@ -343,8 +343,17 @@ impl Upstream {
         self.described.store(Some(Arc::new(about)));
     }
 
-    pub(crate) fn described(&self) -> Option<Arc<Value>> {
+    pub fn described(&self) -> Option<Arc<Value>> {
         self.described.load_full()
+    }
+
+    /// Whether it is an instance, here or at another node.
+    pub(crate) fn is_instance(&self) -> bool {
+        match self.kind() {
+            UpstreamKind::Instance => true,
+            UpstreamKind::Node => self.described().is_some_and(|about| about["kind"] == "instance"),
+            UpstreamKind::Server | UpstreamKind::BuiltIn | UpstreamKind::App => false,
+        }
     }
 
     /// The other names of an instance: the id that it chose itself, and its name.
@@ -381,7 +390,7 @@ impl Upstream {
         let _ = tokio::time::timeout(CLOSE_WAIT, closing).await;
     }
 
-    /// A client connects to another upstream: what it has set up here ends, but not its calls in flight.
+    /// A client connects to another upstream: its subscriptions and settings here end, but not its calls in flight.
     pub(crate) fn leave(&self, client: &ClientKey) {
         self.links.leave(client);
     }

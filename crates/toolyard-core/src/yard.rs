@@ -34,7 +34,7 @@ pub(crate) struct Yard {
     _events: mpsc::Sender<LinkEvent>,
 }
 
-/// What to start it from, what it offers, and where to tell it about the gateway.
+/// The plan of the built-in tools, their definitions, and the yard, which receives the gateway later.
 pub(crate) fn plan() -> (UpstreamPlan, Arc<Definitions>, Arc<Yard>) {
     let whole = json!({
         "supportedVersions": [Revision::NEWEST.as_str()],
@@ -53,7 +53,8 @@ pub(crate) fn plan() -> (UpstreamPlan, Arc<Definitions>, Arc<Yard>) {
     });
     let mut definitions = Definitions::new(greeting);
     definitions.set(ListKind::Tools, tools());
-    let connect = Arc::new(Door { yard: yard.clone(), receiver: std::sync::Mutex::new(Some(receiver)) });
+    let connect =
+        Arc::new(YardConnector { yard: yard.clone(), receiver: parking_lot::Mutex::new(Some(receiver)) });
     let plan = UpstreamPlan::new(UpstreamId::yard(), UpstreamKind::BuiltIn, connect);
     (plan, Arc::new(definitions), yard)
 }
@@ -107,20 +108,20 @@ fn tools() -> Vec<Raw> {
     tools
 }
 
-struct Door {
+struct YardConnector {
     yard: Arc<Yard>,
-    receiver: std::sync::Mutex<Option<mpsc::Receiver<LinkEvent>>>,
+    receiver: parking_lot::Mutex<Option<mpsc::Receiver<LinkEvent>>>,
 }
 
-impl fmt::Debug for Door {
+impl fmt::Debug for YardConnector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("yard")
     }
 }
 
-impl Connect for Door {
+impl Connect for YardConnector {
     fn connect(&self, _: Option<Revision>) -> BoxFuture<Result<Connected, Reason>> {
-        let events = self.receiver.lock().ok().and_then(|mut receiver| receiver.take());
+        let events = self.receiver.lock().take();
         let link = Arc::new(YardLink(self.yard.clone()));
         Box::pin(async move {
             let events = events.ok_or("the built-in tools are connected already")?;
@@ -213,16 +214,7 @@ async fn find(snapshot: Arc<Snapshot>, origin: Arc<Origin>, arguments: &Value) -
         Ok(asked) => asked,
         Err(problem) => return Ok(AnswerBody::ours(failed(&problem))),
     };
-    let Some(view) = view else { return Ok(AnswerBody::ours(succeeded(&json!({ "tools": [] })))) };
-    if view.is_unsearched() {
-        let view = view.clone();
-        // Reading all definitions takes long where there are many.
-        let _ = tokio::task::spawn_blocking(move || view.findable().len()).await;
-    }
-    let visibility = snapshot.rules().steps.visibility(&origin);
-    let found = view.findable().search(&query, limit, |entry| !visibility.hides(entry));
-    let found: Vec<Value> = found.into_iter().map(|entry| described(&view, entry)).collect();
-    let structured = json!({ "tools": found });
+    let structured = json!({ "tools": found(snapshot, &origin, &query, limit).await });
     if !is_lean {
         return Ok(AnswerBody::ours(succeeded(&structured)));
     }
@@ -230,9 +222,22 @@ async fn find(snapshot: Arc<Snapshot>, origin: Arc<Origin>, arguments: &Value) -
     Ok(AnswerBody::ours(with_text(&structured, &structured.to_string())))
 }
 
-fn described(view: &ViewCatalog, entry: &Entry) -> Value {
+/// The tools of the caller's own view that match, best first, whether or not the view has the gateway's own tools.
+pub(crate) async fn found(snapshot: Arc<Snapshot>, origin: &Origin, query: &str, limit: usize) -> Vec<Value> {
+    let Some(view) = snapshot.view(&origin.view).cloned() else { return Vec::new() };
+    if view.is_unsearched() {
+        let view = view.clone();
+        // Reading all definitions takes long where there are many.
+        let _ = tokio::task::spawn_blocking(move || view.findable().len()).await;
+    }
+    let visibility = snapshot.rules().steps.visibility(origin);
+    let found = view.findable().search(query, limit, |entry| !visibility.hides(entry));
+    found.into_iter().map(|entry| described(&view, entry)).collect()
+}
+
+fn described(view: &ViewCatalog, entry: &Arc<Entry>) -> Value {
     json!({
-        "name": if view.alone.is_some() { &entry.own_name } else { &entry.shown },
+        "name": view.name_of_tool(entry),
         "id": &*entry.canonical,
         "title": entry.own.member("title"),
         "description": entry.own.member("description"),

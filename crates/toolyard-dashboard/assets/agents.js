@@ -9,12 +9,13 @@ const panel = (label, head, body) => h("section.panel", { "aria-label": label },
 const empty = (width, title, text) => h("tr", h("td", { colspan: String(width) }, h("div.empty", h("b", title), text)));
 const calls = (count, filter) => h("a", { href: `#/calls?q=${encodeURIComponent(filter)}` }, String(count));
 
-/** Clients without a session send self-contained requests: the last calls show them, by program and principal. */
+/** Clients without a session send self-contained requests: the last calls show them, by program and principal. Calls of
+ * sessions that have ended are left out. */
 export function callers(ended, known) {
   const found = new Map();
-  for (const call of ended.filter((one) => !known.has(one.session))) {
+  for (const call of ended.filter((one) => !known.has(one.session) && !/^session-/.test(one.session))) {
     const key = JSON.stringify([call.program ?? null, call.principal]);
-    const one = found.get(key) ?? { program: call.program, principal: call.principal, calls: 0, failed: 0, took: 0, last: call.at, tools: new Map() };
+    const one = found.get(key) ?? { key, program: call.program, principal: call.principal, calls: 0, failed: 0, took: 0, last: call.at, tools: new Map() };
     one.calls += 1;
     one.failed += isFailure(call) ? 1 : 0;
     one.took += call.durationMs ?? 0;

@@ -25,7 +25,7 @@ const NAV = [
 
 /** What is known of the gateway. */
 export const state = {
-  connection: "connecting", status: null, upstreams: new Map(), open: [], ended: [], sessions: [], approvals: 0,
+  connection: "connecting", status: null, upstreams: new Map(), open: [], ended: [], missed: 0, sessions: [], approvals: 0,
   get isOperator() { return isSignedIn(); },
 };
 
@@ -68,6 +68,7 @@ function take(name, tick) {
   if (name === "state") {
     state.upstreams.clear();
     state.ended = [];
+    state.missed = 0;
   }
   state.status = tick.status;
   for (const id of tick.gone) state.upstreams.delete(id);
@@ -79,6 +80,7 @@ function take(name, tick) {
   if (name === "tick" && ticks % 2 === 0) sample();
   state.open = tick.open;
   state.ended = tick.ended.concat(state.ended).slice(0, MOST_CALLS);
+  state.missed += tick.missed ?? 0;
   if (tick.sessions) state.sessions = tick.sessions;
   document.getElementById("version").textContent = `version ${tick.status.version}`;
   shown?.update?.(state, false);
@@ -103,14 +105,19 @@ function connection(name) {
   box.textContent = text;
 }
 
+/** Shows in the navigation how many approvals wait. */
+export function showApprovals(count) {
+  state.approvals = count;
+  const link = document.querySelector('#nav a[data-page="approvals"]');
+  link.querySelector(".count")?.remove();
+  if (count) link.append(h("span.count", { "aria-label": `${count} waiting` }, String(count)));
+}
+
 async function countApprovals() {
   try {
     if (!isSignedIn() || !(await offers("/approvals"))) return;
     const held = waiting(await get("/approvals"));
-    state.approvals = held.length;
-    const link = document.querySelector('#nav a[data-page="approvals"]');
-    link.querySelector(".count")?.remove();
-    if (held.length) link.append(h("span.count", { "aria-label": `${held.length} waiting` }, String(held.length)));
+    showApprovals(held.length);
   } catch { /* this gateway has no approvals */ }
 }
 
@@ -162,7 +169,7 @@ async function start() {
   });
   addEventListener("keydown", keys);
   show();
-  follow(take, connection, () => ({ status: state.status, upstreams: [...state.upstreams.values()], gone: [], open: state.open, ended: state.ended.slice(0, 256), sessions: state.sessions }));
+  follow(take, connection, () => ({ status: state.status, upstreams: [...state.upstreams.values()], gone: [], open: state.open, ended: state.ended.slice(0, 256), missed: state.missed, sessions: state.sessions }));
   countApprovals();
   showCluster();
   setInterval(() => { if (!document.hidden && state.connection === "live") countApprovals(); }, 3000);

@@ -1,6 +1,7 @@
 // Calls that wait for an operator.
 
 import { get, offers, post } from "./api.js";
+import { showApprovals } from "./app.js";
 import { h, keyed, replace, toast } from "./dom.js";
 import { ago } from "./format.js";
 import { tree } from "./json.js";
@@ -18,6 +19,7 @@ export default function approvals(at, state) {
     try {
       if (!(await offers("/approvals"))) throw Object.assign(new Error(), { status: 404 });
       const all = waiting(await get("/approvals"));
+      showApprovals(all.length);
       replace(note, all.length ? null : h("div.panel", h("div.empty", h("b", "Nothing waits for you"), "A call appears here when a rule with do = \"approve\" leaves it to an operator.")));
       keyed(list, all, (one) => one.id, card, (element, one) => { element.querySelector("time").textContent = `${one.at ?? one.since ? `${ago(one.at ?? one.since)} ago` : ""}`; });
     } catch (error) {
@@ -37,8 +39,21 @@ export default function approvals(at, state) {
       } catch (error) { toast(error.message); }
     };
     const tool = one.tool ?? one.subject ?? one.id;
-    return h("section.panel", { "aria-label": `Approval of ${tool}` }, h("div.panel-head", h("h2.wrap", tool), h("span.dim", one.principal ?? ""), h("time.dim"), h("span.grow"), h("div.row", h("button.main", { type: "button", disabled: !state.isOperator, onclick: decide("approve") }, "Allow once"), h("button.danger", { type: "button", disabled: !state.isOperator, onclick: decide("deny") }, "Deny"))),
-      h("div.panel-body", one.rule ? h("p.dim", `Held by ${one.rule}`) : null, tree(one.arguments ?? one)));
+    const args = h("div", one.cut ? h("p.dim", `The beginning of ${one.bytes} bytes, digest ${one.digest}`) : null, tree(one.arguments ?? one));
+    const allow = h("button.main", { type: "button", disabled: !state.isOperator || Boolean(one.cut), onclick: decide("approve") }, "Allow once");
+    // A list has long arguments cut. An approval covers all of them, so it is possible once all of them are shown.
+    async function showWhole() {
+      try {
+        replace(args, tree((await get(`/approvals/${encodeURIComponent(one.id)}`)).arguments));
+        allow.disabled = !state.isOperator;
+      } catch (error) {
+        toast(error.message);
+        setTimeout(() => args.isConnected && showWhole(), 5000);
+      }
+    }
+    if (one.cut) showWhole();
+    return h("section.panel", { "aria-label": `Approval of ${tool}` }, h("div.panel-head", h("h2.wrap", tool), h("span.dim", one.principal ?? ""), h("time.dim"), h("span.grow"), h("div.row", allow, h("button.danger", { type: "button", disabled: !state.isOperator, onclick: decide("deny") }, "Deny"))),
+      h("div.panel-body", one.rule ? h("p.dim", `Held by ${one.rule}`) : null, args));
   }
   load();
   return { title: "Approvals", element, end: () => clearTimeout(timer) };

@@ -63,13 +63,13 @@ function timeline(one) {
 function part(title, kept, revision) {
   const { body, forms, start, show } = payload(title, kept);
   const note = [bytes(kept.bytes), revision, kept.redacted ? "secrets redacted" : null, kept.whole ? null : "only the beginning is kept"].filter(Boolean).join(" · ");
-  return h("section.panel", { "aria-label": title }, h("div.panel-head", h("h2", title), h("span.dim", note), h("span.grow"), tabs(`Form of the ${title.toLowerCase()}`, forms, start, show), h("button.quiet", { type: "button", onclick: () => copy(kept.text) }, "Copy")), body);
+  return h("section.panel", { "aria-label": title }, h("div.panel-head", h("h2", title), h("span.dim", note), tabs(`Form of the ${title.toLowerCase()}`, forms, start, show), h("button.quiet", { type: "button", onclick: () => copy(kept.text) }, "Copy")), body);
 }
 
 /** As a command for a terminal. Single quotes keep the shell out of it. */
 export function asCommand(tool, args) {
   const quoted = (text) => `'${text.replaceAll("'", "'\\''")}'`;
-  return `toolyard tools call ${/^[\w:.-]+$/.test(tool) ? tool : quoted(tool)} ${quoted(args)}`;
+  return `toolyard tools call ${/^[\w:.-]+$/.test(tool) ? tool : quoted(tool)} --args ${quoted(args)}`;
 }
 
 function buttons(one) {

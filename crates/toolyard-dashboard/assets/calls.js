@@ -2,6 +2,7 @@
 
 import { get, post } from "./api.js";
 import { setQuery } from "./app.js";
+import { spansOf } from "./chart.js";
 import { after, h, keyed, perFrame, replace, toast } from "./dom.js";
 import { duration, isFailure, statusBadge, statusOf, time } from "./format.js";
 
@@ -57,7 +58,8 @@ export default function calls(at, state) {
     const fits = parseFilter(box.value);
     const all = held ?? [...state.open].reverse().concat(state.ended);
     const found = all.filter(fits);
-    count.textContent = `${found.length} of ${all.length} calls`;
+    const missed = state.missed ? `; ${state.missed} more ended too fast to be listed here` : "";
+    count.textContent = `${found.length} of ${all.length} calls${missed}`;
     more.hidden = found.length <= limit;
     const shown = found.slice(0, limit);
     const most = Math.log1p(Math.max(1, ...shown.map((call) => call.durationMs ?? 0)));
@@ -73,23 +75,34 @@ export default function calls(at, state) {
     const link = call.call ? `#/call/${call.call}` : null;
     const name = call.tool ?? call.method;
     const tr = h("tr.pick", { onclick: (event) => { if (link && !event.target.closest("a,button")) location.hash = link; } },
-      h("td.nowrap.num", time(call.at)),
+      h("td.when", time(call.at)),
       h("td", h("div.cell-name", link ? h("a", { href: link, "data-row": "" }, name) : name), h("div.cell-sub", [call.method !== "tools/call" && call.tool ? call.method : null, call.upstream].filter(Boolean).join(" · "))),
       h("td"), h("td.num.nowrap"), h("td.hide-m", h("div.bar.mini", { "aria-hidden": "true" }, h("i"))), h("td.hide-s", h("div", call.principal), h("div.cell-sub", call.session)));
     return tr;
   }
   function update(tr, call, most) {
     const [, , status, took, bar] = tr.children;
-    if (tr.last !== call) {
-      tr.last = call;
+    // A button that is made again loses the focus and a click that is under way.
+    const last = JSON.stringify([call.state, statusOf(call), call.error, call.code, state.isOperator]);
+    if (tr.last !== last) {
+      tr.last = last;
       const todo = call.state === "open" && state.isOperator ? h("button.quiet", { type: "button", "aria-label": `Cancel call ${call.call}`, onclick: () => cancel(call.call) }, "Cancel") : null;
       replace(status, statusBadge(call), todo);
-      took.textContent = duration(call.durationMs);
     }
-    const inner = bar.firstChild.firstChild;
-    inner.style.left = "0";
-    inner.style.width = `${Math.round((Math.log1p(call.durationMs ?? 0) / most) * 100)}%`;
-    inner.className = isFailure(call) ? "bad" : "";
+    took.textContent = duration(call.durationMs);
+    const share = Math.log1p(call.durationMs ?? 0) / most;
+    const { total, spans } = spansOf(call);
+    const kept = call.marks ? spans : [{ name: "", kind: "", from: 0, to: total }];
+    const drawn = JSON.stringify([share, kept]);
+    if (bar.last === drawn) return;
+    bar.last = drawn;
+    bar.title = call.marks ? spans.map((span) => `${span.name} ${duration(span.to - span.from)}`).join(", ") : "";
+    replace(bar.firstChild, kept.map((span) => {
+      const inner = h("i", { class: isFailure(call) ? "bad" : span.kind });
+      inner.style.left = `${(total ? span.from / total : 0) * share * 100}%`;
+      inner.style.width = `${(total ? (span.to - span.from) / total : 0) * share * 100}%`;
+      return inner;
+    }));
   }
   box.addEventListener("input", after(120, () => { limit = PAGE; setQuery({ q: box.value }); draw(); }));
   more.addEventListener("click", () => { limit += PAGE; draw(); });

@@ -77,6 +77,15 @@ export function perFrame(run) {
   };
 }
 
+/** Requests of which only the last counts: `const isLast = begin(); await …; if (!isLast()) return;` */
+export function lastOnly() {
+  let last = 0;
+  return () => {
+    const number = (last += 1);
+    return () => number === last;
+  };
+}
+
 export function after(wait, run) {
   let timer;
   return (...values) => {

@@ -11,6 +11,11 @@ export function duration(ms) {
   return `${Math.floor(ms / 60000)} min ${Math.round((ms % 60000) / 1000)} s`;
 }
 
+/** 10,039 */
+export function number(value) {
+  return Number(value ?? 0).toLocaleString("en");
+}
+
 export function bytes(count) {
   if (count === null || count === undefined) return "–";
   if (count < 1024) return `${count} B`;
@@ -35,7 +40,7 @@ export function ago(text, now = Date.now()) {
 }
 
 const STATES = {
-  active: "good", idle: "plain-idle", discovered: "", connecting: "busy", starting: "busy", retrying: "warn", dead: "bad", disabled: "", ended: "",
+  active: "good", idle: "plain-idle", discovered: "", connecting: "busy", starting: "busy", retrying: "warn", "sign-in needed": "warn", dead: "bad", disabled: "", ended: "",
 };
 const STATUSES = { ok: "good", answered: "good", open: "busy", cancelled: "", "tool-error": "bad", "protocol-error": "bad", timeout: "bad", failed: "bad", refused: "warn" };
 

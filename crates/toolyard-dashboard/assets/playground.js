@@ -3,8 +3,8 @@
 import { authorization, get, readEvents } from "./api.js";
 import { setQuery } from "./app.js";
 import { asCommand } from "./call.js";
-import { after, copy, h, replace, tabs } from "./dom.js";
-import { duration } from "./format.js";
+import { after, copy, h, lastOnly, replace, tabs } from "./dom.js";
+import { duration, number } from "./format.js";
 import { payload, tree } from "./json.js";
 import { form } from "./schema.js";
 
@@ -17,12 +17,15 @@ export default function playground(at) {
   const work = h("div.stack", h("div.panel", h("div.empty", h("b", "Choose a tool"), "Its arguments become a form; or write them as JSON.")));
   const count = h("span.dim", { role: "status" });
   const element = h("div.stack", h("div.head", h("h1", "Playground"), h("p", "Calls go through the gateway like those of any client.")),
-    h("div.split.wide-right", h("section.panel", { "aria-label": "Tools" }, h("div.pad", h("div.row", search, count)), list), work));
+    h("div.split.wide-right", h("section.panel", { "aria-label": "Tools" }, h("div.list-head", h("div.row", search, count)), list), work));
   let shown = null;
 
+  const begin = lastOnly();
   async function load() {
+    const isLast = begin();
     const { tools, total } = await get(`/catalog?limit=${PAGE}&search=${encodeURIComponent(search.value)}`);
-    count.textContent = total > tools.length ? `${tools.length} of ${total}` : `${total} tools`;
+    if (!isLast()) return;
+    count.textContent = total > tools.length ? `${number(tools.length)} of ${number(total)}` : `${number(total)} ${total === 1 ? "tool" : "tools"}`;
     replace(list, tools.map((tool) => h("div", { role: "listitem" }, h("button.list-row", { type: "button", "data-row": "", "aria-current": tool.id === shown ? "true" : null, onclick: () => choose(tool.id) }, h("span.cell-name", tool.name), h("span.cell-sub", tool.description ?? "")))));
     if (!tools.length) replace(list, h("div", { role: "listitem" }, h("div.empty", "No tool fits.")));
   }
@@ -36,8 +39,8 @@ export default function playground(at) {
       const { entries } = await get(`/upstreams/${encodeURIComponent(owner)}/definitions?list=tools&search=${encodeURIComponent(own)}`);
       const tool = entries.find((entry) => entry.name === own);
       if (!tool) throw new Error("the upstream does not offer this tool any more");
-      replace(work, bench(id, owner, tool, args));
-    } catch (error) { replace(work, h("div.panel", h("div.empty", h("b", id), error.message))); }
+      if (shown === id) replace(work, bench(id, owner, tool, args));
+    } catch (error) { if (shown === id) replace(work, h("div.panel", h("div.empty", h("b", id), error.message))); }
   }
   search.addEventListener("input", after(150, load));
   load().catch((error) => replace(list, h("div.empty", error.message)));
@@ -76,7 +79,7 @@ function bench(id, owner, tool, args) {
   stop.addEventListener("click", () => abort?.abort());
   show(mode);
   return [h("section.panel", { "aria-label": tool.name }, h("div.panel-head", h("h2.wrap", id), h("span.grow"), tabs("Arguments as", [["form", "Form"], ["raw", "Raw JSON"]], mode, show)),
-    tool.description ? h("div.panel-body.dim", h("pre.wrap", tool.description.slice(0, 2000))) : null, place,
+    tool.description ? h("p.panel-body.dim.prose", tool.description.slice(0, 2000)) : null, place,
     h("div.panel-body.row", run, stop, h("button.quiet", { type: "button", onclick: () => { const value = read(); if (value) copy(asCommand(id, JSON.stringify(value))); } }, "Copy as command"))), out];
 }
 
@@ -135,7 +138,7 @@ async function perform(owner, tool, args, out, signal) {
     const images = (body.content ?? []).filter((part) => part.type === "image" && /^image\/(png|jpeg|gif|webp)$/.test(part.mimeType));
     const human = texts.length || images.length;
     const choose = (key) => (key === "content" ? replace(view, texts.map((text) => h("pre", text.slice(0, 200000))), images.map((image) => picture(image))) : show(key));
-    replace(result, h("div.pad", tabs("Form of the result", human ? [["content", "Content"], ...forms] : forms, human ? "content" : start, choose)), view);
+    replace(result, h("div.list-head", tabs("Form of the result", human ? [["content", "Content"], ...forms] : forms, human ? "content" : start, choose)), view);
     if (human) choose("content");
   }
 }
@@ -148,7 +151,7 @@ function picture(image) {
 
 async function post(owner, tool, args, extra, signal, onMessage) {
   const meta = {
-    "io.modelcontextprotocol/protocolVersion": VERSION, "io.modelcontextprotocol/clientCapabilities": { elicitation: { form: {} } },
+    "io.modelcontextprotocol/protocolVersion": VERSION, "io.modelcontextprotocol/clientCapabilities": { elicitation: { form: {}, url: {} } },
     "io.modelcontextprotocol/clientInfo": { name: "toolyard-dashboard", title: "Toolyard dashboard", version: "1" }, "io.modelcontextprotocol/logLevel": "info", progressToken: crypto.randomUUID(),
   };
   const message = { jsonrpc: "2.0", id: 1, method: "tools/call", params: { name: tool.name, arguments: args, ...extra, _meta: meta } };
@@ -171,6 +174,17 @@ async function post(owner, tool, args, extra, signal, onMessage) {
   return answer;
 }
 
+const isPage = (request) => request.method === "elicitation/create" && request.params?.mode === "url";
+
+/** The address of a page as text, and a link to it. Only a click opens the page, which cannot reach this one. */
+function pageLink(address) {
+  const text = h("p", h("code.wrap", String(address)));
+  let url;
+  try { url = new URL(address); } catch { /* shown as text only */ }
+  if (!["http:", "https:"].includes(url?.protocol)) return [text, h("p.problem", "This is not the address of a page, so it cannot be opened.")];
+  return [text, h("p", h("a.button", { href: url.href, target: "_blank", rel: "noopener noreferrer" }, `Open the page at ${url.host}`))];
+}
+
 /** Asks everything that the tool wants to know. */
 function askAll(requests, place, signal) {
   return new Promise((resolve, reject) => {
@@ -182,15 +196,17 @@ function askAll(requests, place, signal) {
         if (request.method !== "elicitation/create") { responses[key] = { action: "decline" }; continue; }
         const action = actionOf;
         if (action !== "accept") { responses[key] = { action }; continue; }
+        if (isPage(request)) { responses[key] = { action }; continue; }
         const { value, problems } = one.read();
         if (problems.length) return;
         responses[key] = { action, content: value };
       }
       resolve(responses);
     };
-    const box = h("div.panel-body.note", forms.map(([, request, one]) => h("div", request.method === "elicitation/create" ? h("p.wrap", request.params?.message ?? "") : h("p", `The tool asks for ${request.method}, which the playground does not offer.`, tree(request.params ?? {})), one.element)),
-      h("div.row", h("button.main", { type: "button", onclick: () => answer("accept") }, "Answer"), h("button", { type: "button", onclick: () => answer("decline") }, "Decline"), h("button.quiet", { type: "button", onclick: () => answer("cancel") }, "Dismiss")));
+    const accept = forms.every(([, request]) => isPage(request)) ? "Continue" : "Answer";
+    const box = h("div.panel-body.note", forms.map(([, request, one]) => h("div", request.method === "elicitation/create" ? h("p.wrap", request.params?.message ?? "") : h("p", `The tool asks for ${request.method}, which the playground does not offer.`, tree(request.params ?? {})), isPage(request) ? pageLink(request.params.url) : one.element)),
+      h("div.row", h("button.main", { type: "button", onclick: () => answer("accept") }, accept), h("button", { type: "button", onclick: () => answer("decline") }, "Decline"), h("button.quiet", { type: "button", onclick: () => answer("cancel") }, "Dismiss")));
     replace(place, box);
-    box.querySelector("input,select,textarea,button")?.focus();
+    box.querySelector("input,select,textarea,a.button,button")?.focus();
   });
 }

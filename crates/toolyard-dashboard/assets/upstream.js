@@ -2,8 +2,8 @@
 
 import { get } from "./api.js";
 import { bars } from "./chart.js";
-import { after, h, replace, tabs } from "./dom.js";
-import { duration, stateBadge, time } from "./format.js";
+import { after, h, lastOnly, replace, tabs } from "./dom.js";
+import { duration, number, stateBadge, time } from "./format.js";
 import { lineDiff, tree } from "./json.js";
 import { act, action } from "./yard.js";
 
@@ -24,15 +24,21 @@ export default function upstream(at, state) {
     h("div.split", h("section.panel", { "aria-label": "Facts" }, h("h2", "State"), facts), h("section.panel", { "aria-label": "Calls over the last minutes" }, h("h2", "Calls, last five minutes"), plot)),
     h("section.panel", h("div.panel-head", bar), out));
 
+  const begin = lastOnly();
+  async function made() {
+    if (chosen === "stderr") return stderr(await get(`${path}/stderr`));
+    if (chosen === "history") return history(await get(path));
+    if (chosen === "changes") return changes(await get(`${path}/changes`));
+    return definitions(path, chosen, id);
+  }
   async function load() {
+    const isLast = begin();
     replace(out, h("p.pad.dim", "Loading…"));
     try {
-      if (chosen === "stderr") replace(out, stderr(await get(`${path}/stderr`)));
-      else if (chosen === "history") replace(out, history(await get(path)));
-      else if (chosen === "changes") replace(out, changes(await get(`${path}/changes`)));
-      else replace(out, await definitions(path, chosen, id));
+      const part = await made();
+      if (isLast()) replace(out, part);
     } catch (error) {
-      replace(out, h("div.empty", h("b", error.status === 403 ? "This is for operators" : "Nothing to show"), error.status === 403 ? "Run `toolyard ui` in a terminal to sign in." : error.message));
+      if (isLast()) replace(out, h("div.empty", h("b", error.status === 403 ? "This is for operators" : "Nothing to show"), error.status === 403 ? "Run `toolyard ui` in a terminal to sign in." : error.message));
     }
   }
   load();
@@ -49,7 +55,7 @@ export default function upstream(at, state) {
       const todo = action(one);
       const button = (verb, name, kind = "button") => h(kind, { type: "button", disabled: !state.isOperator, title: state.isOperator ? null : "run `toolyard ui` to sign in", onclick: () => act(id, verb) }, name);
       const had = buttons.contains(document.activeElement) ? document.activeElement.textContent : null;
-      replace(buttons, todo && button(...todo), todo && todo[0] === "restart" && button("disable", "Disable"), h("a.button", { href: `#/calls?q=${encodeURIComponent(`upstream:${id}`)}` }, "Calls"));
+      replace(buttons, todo && button(...todo), todo && ["restart", "sign-in"].includes(todo?.[0]) && button("disable", "Disable"), h("a.button", { href: `#/calls?q=${encodeURIComponent(`upstream:${id}`)}` }, "Calls"));
       if (had) [...buttons.children].find((child) => child.textContent === had)?.focus();
       replace(facts, h("dl.facts", [
         ["Kind", one.kind], ["Since", one.since ? time(one.since) : null], ["Server", [one.server?.title ?? one.server?.name, one.server?.version].filter(Boolean).join(" ") || null], ["Revision", one.revision],
@@ -67,30 +73,33 @@ async function definitions(path, list, id) {
   const detail = h("div", { role: "region", "aria-live": "polite", "aria-label": "Definition" });
   const count = h("span.dim", { role: "status" });
   let offset = 0;
+  const begin = lastOnly();
   async function load(isMore) {
+    const isLast = begin();
     if (!isMore) { offset = 0; replace(rows); }
     const found = await get(`${path}/definitions?list=${list}&offset=${offset}&limit=${PAGE}&search=${encodeURIComponent(box.value)}`);
+    if (!isLast()) return;
     offset += found.entries.length;
-    count.textContent = `${found.total} ${list}`;
+    count.textContent = `${number(found.total)} ${found.total === 1 ? list.slice(0, -1) : list}`;
     rows.querySelector("[data-more]")?.remove();
     rows.append(...found.entries.map((entry) => {
       const name = entry.name ?? entry.uri ?? entry.uriTemplate ?? "?";
       const button = h("button.list-row", { type: "button", "data-row": "", onclick: () => { rows.querySelector("[aria-current]")?.removeAttribute("aria-current"); button.setAttribute("aria-current", "true"); replace(detail, define(entry, list, id)); } }, h("span.cell-name", name), h("span.cell-sub", entry.description ?? entry.title ?? ""));
       return h("div", { role: "listitem" }, button);
     }));
-    if (offset < found.total) rows.append(h("div", { role: "listitem", "data-more": "" }, h("button.list-row", { type: "button", onclick: () => load(true) }, `${found.total - offset} more`)));
+    if (offset < found.total) rows.append(h("div", { role: "listitem", "data-more": "" }, h("button.list-row", { type: "button", onclick: () => load(true) }, `${number(found.total - offset)} more`)));
     if (!found.total) replace(rows, h("div", { role: "listitem" }, h("div.empty", `No ${list}.`)));
     if (!isMore) rows.querySelector("button")?.click();
   }
   box.addEventListener("input", after(150, () => load(false)));
   await load(false);
-  return h("div.split.wide-right", h("div", h("div.pad", h("div.row", box, count)), rows), h("div.panel-body", detail));
+  return h("div.split.wide-right", h("div", h("div.list-head", h("div.row", box, count)), rows), h("div.panel-body", detail));
 }
 
 function define(entry, list, id) {
   const { name, description, annotations = {}, ...rest } = entry;
   const badges = Object.entries(annotations).filter(([, value]) => value === true).map(([key]) => h("span.badge.plain", key.replace(/Hint$/, "").replace(/([A-Z])/g, " $1").toLowerCase()));
-  return h("div.stack", h("div.row", h("h2.wrap", name ?? rest.uri ?? rest.uriTemplate ?? "?"), badges, h("span.grow"), list === "tools" ? h("a.button", { href: `#/playground?tool=${encodeURIComponent(`${id}:${name}`)}` }, "Try it") : null), description ? h("pre.wrap", description) : null, tree(rest));
+  return h("div.stack", h("div.row", h("h2.wrap", name ?? rest.uri ?? rest.uriTemplate ?? "?"), badges, h("span.grow"), list === "tools" ? h("a.button", { href: `#/playground?tool=${encodeURIComponent(`${id}:${name}`)}` }, "Try it") : null), description ? h("p.prose", description) : null, tree(rest));
 }
 
 function stderr({ lines }) {

@@ -37,7 +37,7 @@ static EMBEDDED: LazyLock<Vec<(&str, Page)>> = LazyLock::new(|| {
     FILES.iter().map(|(name, body)| (*name, page(name, Bytes::from_static(body)))).collect()
 });
 
-/// Where the files come from.
+/// The source of the files.
 #[derive(Clone, Debug)]
 pub enum Dashboard {
     Embedded,

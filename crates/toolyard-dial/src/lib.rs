@@ -5,6 +5,7 @@
 //! Plain HTTP is not sent through a proxy: it reaches servers on this machine or in the local network.
 
 mod identity;
+mod wait;
 
 use std::error::Error;
 use std::fmt;
@@ -27,6 +28,7 @@ use tokio::net::TcpStream;
 use tower_service::Service;
 
 pub use identity::Identity;
+pub use wait::retry_after;
 
 type Failure = Box<dyn Error + Send + Sync>;
 
@@ -44,7 +46,7 @@ impl fmt::Debug for Dialer {
 }
 
 impl Dialer {
-    /// With the proxies that the environment names.
+    /// A connector with the proxies that the environment names.
     pub fn from_env() -> Self {
         Self { tcp: tcp(), proxies: Arc::new(Matcher::from_env()) }
     }

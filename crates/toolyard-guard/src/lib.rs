@@ -26,7 +26,7 @@ pub use windows::{Guards, run, sandbox_support};
 #[derive(Clone, PartialEq, Eq)]
 pub struct Guard {
     pub program: OsString,
-    /// What lists of processes call it.
+    /// Its name in process lists.
     pub title: OsString,
     pub args: Vec<OsString>,
     /// For the guard and everything below it.

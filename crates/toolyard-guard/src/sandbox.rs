@@ -1,4 +1,4 @@
-//! What a child may do outside of itself, and how a guard is given that on its command line.
+//! The sandbox of a child, and its form on the command line of a guard.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -18,16 +18,16 @@ pub struct Sandbox {
     pub net: bool,
 }
 
-/// What every child may read and run.
+/// The folders that every child may read and run.
 pub const SYSTEM: [&str; 9] =
     ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc", "/nix/store", "/proc"];
 
-/// What every child may write to as well.
+/// The devices that every child may also write to.
 pub const DEVICES: [&str; 6] =
     ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty"];
 
 impl Sandbox {
-    /// As arguments: whether there is a network, how many paths follow, and each of them after what it is for.
+    /// The sandbox as arguments: whether there is a network, the number of paths, and each path after its purpose.
     pub(crate) fn to_args(&self) -> Vec<OsString> {
         let net = if self.net { "net" } else { "no-net" };
         let count = (self.read.len() + self.write.len()).to_string();

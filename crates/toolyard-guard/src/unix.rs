@@ -58,7 +58,9 @@ pub fn run(arguments: impl Iterator<Item = OsString>) -> Option<ExitCode> {
         #[cfg(target_os = "linux")]
         Some(order) => start::start(&order),
         _ => {
-            report("error: `toolyard guard` is what the gateway runs its children under, on Linux");
+            report(
+                "error: `toolyard guard` is only for the gateway, which runs its children under it on Linux",
+            );
             ExitCode::from(2)
         }
     })
@@ -108,7 +110,7 @@ impl Guards {
         Self { record: Record::begin(state_dir) }
     }
 
-    /// What to run children under, where the system allows it.
+    /// The guard for children, where the system supports guards.
     pub fn guard(&self) -> Option<Guard> {
         can_guard().then(|| Guard {
             program: OWN_PROGRAM.into(),

@@ -26,7 +26,7 @@ impl Guards {
         Self
     }
 
-    /// What to run children under, where the system needs it.
+    /// The guard for children; Windows needs none.
     #[expect(clippy::unused_self, reason = "elsewhere there is something to say")]
     pub fn guard(&self) -> Option<Guard> {
         None

@@ -13,10 +13,20 @@ use crate::{Event, Hook, Verdict, reply};
 /// The longest output that is read.
 const LARGEST: usize = 16 * 1024 * 1024;
 
+/// How often one command runs at the same time. Each hook has its own turns: calls that hang in one hook do not delay
+/// the others, and the number of processes is bounded by the number of hooks in the config.
+const AT_ONCE: usize = 16;
+
 pub(crate) struct Command {
-    pub(crate) spec: ChildSpec,
-    pub(crate) turns: Arc<Semaphore>,
-    pub(crate) limit: Duration,
+    spec: ChildSpec,
+    turns: Arc<Semaphore>,
+    limit: Duration,
+}
+
+impl Command {
+    pub(crate) fn new(spec: ChildSpec, limit: Duration) -> Self {
+        Self { spec, turns: Arc::new(Semaphore::new(AT_ONCE)), limit }
+    }
 }
 
 impl Hook for Command {

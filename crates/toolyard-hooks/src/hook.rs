@@ -1,4 +1,4 @@
-//! What a hook receives and returns.
+//! The event that a hook receives, and the verdict that it returns.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ pub struct Event {
 }
 
 impl Event {
-    /// `data` that is no object has no members.
+    /// `data` that is not an object has no members.
     pub fn new(point: Point, subject: Option<Arc<str>>, data: Value) -> Self {
         let data = if let Value::Object(data) = data { data } else { Map::new() };
         Self { point, subject, data }
@@ -43,7 +43,7 @@ impl Event {
     }
 }
 
-/// What a hook decides. Everything absent is a pass.
+/// The verdict of a hook. An empty verdict passes the call.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Verdict {
     /// Members of the event to replace.
@@ -81,7 +81,24 @@ impl Verdict {
 pub trait Hook: Send + Sync + 'static {
     fn run(&self, event: Arc<Event>) -> BoxFuture<Result<Verdict, String>>;
 
-    /// What it takes a permit of before it runs, if it has to wait for its turn. The wait is not part of its time.
+    /// The verdict of a hook that only computes. It needs neither a task nor a time limit, which could not interrupt
+    /// it.
+    fn judge(&self, _: &Event) -> Option<Verdict> {
+        None
+    }
+
+    /// Whether it certainly passes a tool call with these arguments, or with this result, unchanged. They are given as
+    /// JSON text, so that they are not parsed for hooks that have nothing to do.
+    fn ignores(&self, _: Point, _json: &str) -> bool {
+        false
+    }
+
+    /// Whether it is for calls of this tool, if the config does not exclude it.
+    fn is_for_tool(&self, _: &str) -> bool {
+        true
+    }
+
+    /// The semaphore that limits concurrent runs of the hook. The wait for a permit does not count as time of the hook.
     fn turns(&self) -> Option<Arc<Semaphore>> {
         None
     }

@@ -8,13 +8,9 @@ use std::time::Duration;
 
 use http::{HeaderMap, Uri};
 use serde_json::Value;
-use tokio::sync::Semaphore;
 use toolyard_link::child::{ChildSpec, Guard, Sandbox};
 
 use crate::{Hook, Point, command, shipped, webhook};
-
-/// How many commands of hooks run at the same time.
-const COMMANDS_AT_ONCE: usize = 16;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct HookPlan {
@@ -46,7 +42,7 @@ impl HookPlan {
     }
 }
 
-/// What becomes of the call if the hook fails.
+/// How the call continues if the hook fails.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnFailure {
     /// It goes on as if the hook were not there.
@@ -75,7 +71,7 @@ pub struct CommandHook {
     pub args: Vec<OsString>,
     pub env: Vec<(OsString, OsString)>,
     pub cwd: Option<PathBuf>,
-    /// What it may use, if not everything.
+    /// The limits of its sandbox; without one it may use everything.
     pub sandbox: Option<Sandbox>,
 }
 
@@ -109,22 +105,15 @@ impl fmt::Debug for OwnHook {
 }
 
 /// What hooks run with.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Runtime {
     /// Ends everything that a command has started.
     pub guard: Option<Guard>,
-    commands: Arc<Semaphore>,
-}
-
-impl Default for Runtime {
-    fn default() -> Self {
-        Self::new(None)
-    }
 }
 
 impl Runtime {
     pub fn new(guard: Option<Guard>) -> Self {
-        Self { guard, commands: Arc::new(Semaphore::new(COMMANDS_AT_ONCE)) }
+        Self { guard }
     }
 
     /// The hook of this kind; an error names what is wrong with it.
@@ -137,7 +126,7 @@ impl Runtime {
                     None => guard,
                 });
                 let spec = ChildSpec { args, env, cwd, guard, ..ChildSpec::new(program) };
-                Arc::new(command::Command { spec, turns: self.commands.clone(), limit: plan.timeout })
+                Arc::new(command::Command::new(spec, plan.timeout))
             }
             HookKind::Web(hook) => Arc::new(webhook::Web::new(hook, plan.timeout)),
             HookKind::Shipped { name, settings } => shipped::make(name, settings)?,

@@ -1,6 +1,6 @@
 //! Runs the hooks of a point, one after the other, each seeing what the one before it changed.
 
-use std::panic::AssertUnwindSafe;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ pub struct Block {
     pub reason: String,
 }
 
-/// What became of an event.
+/// An event after its hooks have run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
     /// As the hooks left it.
@@ -84,7 +84,7 @@ impl Hooks {
 
     /// The hooks of a point that a subject passes, in their order.
     pub fn of(&self, point: Point, subject: Option<&str>) -> Vec<Arc<Registered>> {
-        let fits = |hook: &&Arc<Registered>| hook.points.contains(&point) && hook.fits(subject);
+        let fits = |hook: &&Arc<Registered>| hook.points.contains(&point) && hook.fits(point, subject);
         self.ordered.iter().filter(fits).cloned().collect()
     }
 
@@ -112,7 +112,9 @@ fn register(plan: &HookPlan, runtime: &Runtime) -> Option<Arc<Registered>> {
 /// Runs these hooks over an event, until one of them blocks.
 pub async fn run(hooks: &[Arc<Registered>], event: Event) -> Outcome {
     let mut event = Arc::new(event);
-    let (mut is_changed, mut notes, mut blocked) = (false, Vec::new(), None);
+    let mut is_changed = false;
+    let mut notes = Vec::new();
+    let mut blocked = None;
     for hook in hooks {
         let verdict = hook.run(&event).await;
         let named = |text: String| Note { hook: hook.name.clone(), text };
@@ -132,12 +134,24 @@ pub async fn run(hooks: &[Arc<Registered>], event: Event) -> Outcome {
 }
 
 impl Registered {
-    fn fits(&self, subject: Option<&str>) -> bool {
-        self.matches.is_empty()
-            || self.matches.iter().any(|pattern| pattern.matches(subject.unwrap_or_default()))
+    /// Whether it certainly passes a tool call with these arguments, or with this result: JSON text.
+    pub fn ignores(&self, point: Point, json: &str) -> bool {
+        self.hook.ignores(point, json)
+    }
+
+    fn fits(&self, point: Point, subject: Option<&str>) -> bool {
+        let subject = subject.unwrap_or_default();
+        let is_tool = matches!(point, Point::PreToolCall | Point::PostToolCall);
+        (self.matches.is_empty() || self.matches.iter().any(|pattern| pattern.matches(subject)))
+            && (!is_tool || self.hook.is_for_tool(subject))
     }
 
     async fn run(&self, event: &Arc<Event>) -> Verdict {
+        match catch_unwind(AssertUnwindSafe(|| self.hook.judge(event))) {
+            Ok(Some(verdict)) => return verdict,
+            Ok(None) => {}
+            Err(_) => return self.failed(event, "it panicked"),
+        }
         // Each hook that runs has a time limit, so there is a turn for every one.
         let _turn = match self.hook.turns() {
             Some(turns) => turns.acquire_owned().await.ok(),
@@ -150,6 +164,11 @@ impl Registered {
             Ok(Err(_)) => "it panicked".to_owned(),
             Err(_) => format!("it was not finished after {} s", self.timeout.as_secs_f32()),
         };
+        self.failed(event, &failure)
+    }
+
+    /// The verdict of a hook that failed for this reason.
+    fn failed(&self, event: &Event, failure: &str) -> Verdict {
         tracing::warn!(hook = %self.name, point = %event.point, subject = ?event.subject, "a hook failed: {failure}");
         match self.on_failure {
             OnFailure::Pass => Verdict::pass(),

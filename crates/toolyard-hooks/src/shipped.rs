@@ -1,5 +1,5 @@
 //! The hooks that come with Toolyard. A config switches one on by its name (`use = "truncate"`). All of them work on
-//! text alone, except `rules`, `slash-skills` and `directory-context`, which read files of the project.
+//! text alone, except those that read files of the project ([`READING`]).
 
 mod text;
 mod tools;
@@ -10,7 +10,10 @@ mod todo;
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
+use tokio::sync::Semaphore;
+use tokio::task::spawn_blocking;
 use toolyard_model::BoxFuture;
+use toolyard_proto::Pattern;
 
 use crate::{Event, Hook, Point, Verdict};
 
@@ -18,9 +21,9 @@ use crate::{Event, Hook, Point, Verdict};
 #[derive(Debug)]
 pub struct Shipped {
     pub name: &'static str,
-    /// What it does, in a line.
+    /// Its description, in one line.
     pub about: &'static str,
-    /// Where it runs unless the config sets others.
+    /// The points at which it runs unless the config sets others.
     pub points: &'static [Point],
     /// The tools it is for unless the config sets others; all where there are none.
     pub matches: &'static [&'static str],
@@ -29,6 +32,14 @@ pub struct Shipped {
 
 /// Judges an event.
 type Judge = Box<dyn Fn(&Event) -> Verdict + Send + Sync>;
+/// Whether a hook certainly passes arguments or a result, which are JSON text.
+type Ignores = Box<dyn Fn(&str) -> bool + Send + Sync>;
+
+/// The hooks that read files.
+const READING: [&str; 3] = ["rules", "slash-skills", "directory-context"];
+/// How many events such a hook reads files for at the same time. A read that hangs keeps its thread after the time of
+/// the hook is over, so there must not be more of them with every call.
+const READS_AT_ONCE: usize = 4;
 
 const MODEL: &[Point] = &[Point::PreModelInvoke];
 const AFTER_TOOL: &[Point] = &[Point::PostToolCall];
@@ -146,7 +157,7 @@ pub const ALL: &[Shipped] = &[
     Shipped {
         name: "todo-enforcer",
         about: "asks for evidence of finished tasks, and to go on with open ones",
-        points: &[Point::PostModelInvoke, Point::SessionIdle],
+        points: &[Point::PostModelInvoke, Point::PostToolCall, Point::SessionIdle],
         matches: &[],
         make: todo::todo_enforcer,
     },
@@ -176,19 +187,90 @@ pub fn check(name: &str, settings: &Value) -> Result<(), String> {
 }
 
 pub(crate) fn make(name: &str, settings: &Value) -> Result<Arc<dyn Hook>, String> {
-    let shipped = find(name).ok_or_else(|| format!("no hook `{name}` comes with Toolyard"))?;
+    let shipped = find(name).ok_or_else(|| format!("Toolyard has no built-in hook `{name}`"))?;
+    let ignores = ignores(name, settings);
     let mut settings = Settings::new(settings)?;
     let judge = (shipped.make)(&mut settings)?;
     settings.finish()?;
-    Ok(Arc::new(Judged(judge)))
+    if READING.contains(&name) {
+        return Ok(Arc::new(Reading::new(judge)));
+    }
+    let tools = if name == "todo-enforcer" { &todo::TASK_TOOLS[..] } else { &[] };
+    let tools = tools.iter().map(|tool| Pattern::new(tool)).collect();
+    Ok(Arc::new(Judged { judge, ignores, tools }))
 }
 
-struct Judged(Judge);
+/// Whether the hooks that are most often on for all tools certainly pass. A text has at most as many characters as
+/// bytes in JSON.
+fn ignores(name: &str, settings: &Value) -> Ignores {
+    match name {
+        "truncate" => {
+            let most = settings["max_chars"].as_u64().and_then(|most| usize::try_from(most).ok());
+            let most = most.unwrap_or(text::MAX_CHARS);
+            Box::new(move |json| json.len() <= most)
+        }
+        "redact" => Box::new(|json| !has_escapes(json) && !text::may_have_secrets(json)),
+        "git-noninteractive" => Box::new(|json| !has_escapes(json) && !json.contains("git")),
+        "session-recovery" => Box::new(|json| !has_escapes(json) && !json.contains("isError")),
+        _ => Box::new(|_| false),
+    }
+}
+
+/// Whether characters may be written as their numbers.
+fn has_escapes(json: &str) -> bool {
+    json.contains("\\u")
+}
+
+/// A hook that reads files. It runs on a thread for blocking work and under its time limit, so that a slow disk delays
+/// no other call.
+struct Reading {
+    judge: Arc<dyn Fn(&Event) -> Verdict + Send + Sync>,
+    places: Arc<Semaphore>,
+}
+
+impl Reading {
+    fn new(judge: Judge) -> Self {
+        Self { judge: judge.into(), places: Arc::new(Semaphore::new(READS_AT_ONCE)) }
+    }
+}
+
+impl Hook for Reading {
+    fn run(&self, event: Arc<Event>) -> BoxFuture<Result<Verdict, String>> {
+        let (judge, places) = (self.judge.clone(), self.places.clone());
+        Box::pin(async move {
+            let place = places.acquire_owned().await.map_err(|closed| closed.to_string())?;
+            let judged = spawn_blocking(move || {
+                let _place = place;
+                judge(&event)
+            });
+            judged.await.map_err(|_| "it panicked".to_owned())
+        })
+    }
+}
+
+struct Judged {
+    judge: Judge,
+    ignores: Ignores,
+    /// The only tools that it is for; all if there are none.
+    tools: Vec<Pattern>,
+}
 
 impl Hook for Judged {
     fn run(&self, event: Arc<Event>) -> BoxFuture<Result<Verdict, String>> {
-        let verdict = (self.0)(&event);
+        let verdict = (self.judge)(&event);
         Box::pin(async move { Ok(verdict) })
+    }
+
+    fn judge(&self, event: &Event) -> Option<Verdict> {
+        Some((self.judge)(event))
+    }
+
+    fn ignores(&self, point: Point, json: &str) -> bool {
+        matches!(point, Point::PreToolCall | Point::PostToolCall) && (self.ignores)(json)
+    }
+
+    fn is_for_tool(&self, tool: &str) -> bool {
+        self.tools.is_empty() || self.tools.iter().any(|pattern| pattern.matches(tool))
     }
 }
 
@@ -203,7 +285,7 @@ impl Settings {
         match settings {
             Value::Null => Ok(Self { left: Map::new(), known: Vec::new() }),
             Value::Object(left) => Ok(Self { left: left.clone(), known: Vec::new() }),
-            _ => Err("settings of a hook are a table".to_owned()),
+            _ => Err("the settings of a hook must be a table".to_owned()),
         }
     }
 
@@ -248,18 +330,21 @@ fn result_text(event: &Event) -> String {
 
 /// The result with each of its texts replaced where `replace` returns another.
 fn with_texts(event: &Event, replace: impl Fn(&str) -> Option<String>) -> Option<Value> {
-    let mut result = event.data.get("result")?.clone();
-    let mut is_changed = false;
-    for block in result["content"].as_array_mut()? {
-        if let Some(text) = block["text"].as_str().and_then(&replace) {
-            block["text"] = text.into();
-            is_changed = true;
-        }
+    let result = event.data.get("result")?;
+    let blocks = result["content"].as_array()?.iter().enumerate();
+    let texts: Vec<(usize, String)> =
+        blocks.filter_map(|(at, block)| Some((at, block["text"].as_str().and_then(&replace)?))).collect();
+    if texts.is_empty() {
+        return None;
     }
-    is_changed.then_some(result)
+    let mut result = result.clone();
+    for (at, text) in texts {
+        result["content"][at]["text"] = text.into();
+    }
+    Some(result)
 }
 
-/// What a model is asked: `prompt`.
+/// The prompt of a model call.
 fn prompt(event: &Event) -> Option<&str> {
     event.text("prompt")
 }

@@ -29,7 +29,9 @@ impl Web {
 
 impl Hook for Web {
     fn run(&self, event: Arc<Event>) -> BoxFuture<Result<Verdict, String>> {
-        let (url, headers, limit) = (self.url.clone(), self.headers.clone(), self.limit);
+        let url = self.url.clone();
+        let headers = self.headers.clone();
+        let limit = self.limit;
         Box::pin(async move {
             let body = event.to_json().to_string().into();
             let (status, answer) = post_once(url, headers, body, LARGEST, limit).await?;

@@ -9,6 +9,7 @@ use http::{HeaderMap, HeaderValue};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
 use toolyard_hooks::{
     CommandHook, Event, Hook, HookKind, HookPlan, Hooks, OnFailure, Outcome, OwnHook, Point, Runtime,
     Verdict, WebHook,
@@ -147,15 +148,66 @@ async fn a_webhook_is_posted_the_event_and_its_answer_counts() {
     assert!(refused.starts_with("the hook failed: it cannot be reached"), "{refused}");
 }
 
-#[tokio::test]
-async fn a_webhook_that_fails_is_a_failure() {
+/// Runs a webhook whose server answers with this status and body.
+async fn answered(status: &str, body: &str, on_failure: OnFailure) -> Outcome {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let plan = HookPlan { on_failure, ..webhook(&listener) };
+    let answer = format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+    tokio::join!(run(vec![plan]), serve(listener, &answer)).0
+}
+
+fn webhook(listener: &TcpListener) -> HookPlan {
     let url = format!("http://{}/", listener.local_addr().unwrap()).parse().unwrap();
     let web = HookKind::Web(WebHook { url, headers: HeaderMap::new() });
-    let plan = HookPlan { on_failure: OnFailure::Block, ..HookPlan::new("web", Point::PreToolCall, web) };
-    let answer = "HTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\n";
-    let (outcome, _) = tokio::join!(run(vec![plan]), serve(listener, answer));
-    assert_eq!(outcome.blocked.unwrap().reason, "the hook failed: it answered with status 500");
+    HookPlan { timeout: Duration::from_secs(20), ..HookPlan::new("web", Point::PreToolCall, web) }
+}
+
+#[tokio::test]
+async fn a_webhook_changes_the_arguments_and_adds_a_note() {
+    let body = r#"{"change":{"arguments":{"path":"b"},"tool":"other"},"note":"moved"}"#;
+    let outcome = answered("200 OK", body, OnFailure::Block).await;
+    assert_eq!(outcome.event.data["arguments"], json!({ "path": "b" }));
+    assert_eq!(outcome.event.data.get("tool"), None, "a hook changes the arguments alone");
+    assert_eq!((outcome.is_changed, outcome.blocked), (true, None));
+    assert_eq!(outcome.notes[0].text, "moved");
+    let outcome = answered("200 OK", r#"{"note":"seen"}"#, OnFailure::Block).await;
+    assert_eq!((outcome.is_changed, outcome.notes[0].text.as_str()), (false, "seen"));
+    let outcome = answered("204 No Content", "", OnFailure::Block).await;
+    assert_eq!((outcome.is_changed, outcome.blocked, outcome.notes), (false, None, Vec::new()));
+}
+
+#[tokio::test]
+async fn a_webhook_that_fails_passes_or_blocks_as_it_is_set() {
+    for (status, body, reason) in [
+        ("500 No", "", "it answered with status 500"),
+        ("200 OK", "oops", "it returned something other than a JSON object: \"oops\""),
+        ("200 OK", "{\"note\":1}", "`note` in its answer is not a string"),
+        ("200 OK", "{\"change\":", "it returned something other than a JSON object: \"{\\\"change\\\":\""),
+    ] {
+        let open = answered(status, body, OnFailure::Pass).await;
+        assert_eq!((open.is_changed, open.blocked), (false, None), "{body}");
+        let closed = answered(status, body, OnFailure::Block).await;
+        assert_eq!(closed.blocked.unwrap().reason, format!("the hook failed: {reason}"), "{body}");
+    }
+}
+
+#[tokio::test]
+async fn a_webhook_that_does_not_answer_ends_at_its_time_limit() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let plan =
+        HookPlan { timeout: Duration::from_millis(300), on_failure: OnFailure::Block, ..webhook(&listener) };
+    let silent = async {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let mut received = Vec::new();
+        // Ends when the hook closes its connection.
+        let _ = stream.read_to_end(&mut received).await;
+        received
+    };
+    let (outcome, received) = tokio::join!(run(vec![plan]), silent);
+    assert!(received.starts_with(b"POST / HTTP/1.1\r\n"));
+    // The request and the hook have the same limit, and either may be reached first.
+    let reason = outcome.blocked.unwrap().reason;
+    assert!(reason.starts_with("the hook failed: it ") && reason.ends_with(" 0.3 s"), "{reason}");
 }
 
 struct InRust(fn() -> Verdict);
@@ -167,40 +219,83 @@ impl Hook for InRust {
     }
 }
 
-#[tokio::test]
-async fn a_panic_in_a_rust_hook_reaches_no_other_hook() {
-    let own = |name: &str, order, verdict| {
-        let hook = HookKind::Own(OwnHook(Arc::new(InRust(verdict))));
-        HookPlan { order, ..HookPlan::new(name, Point::PreToolCall, hook) }
-    };
-    let outcome =
-        run(vec![own("bad", 0, || panic!("oh no")), own("good", 1, || Verdict::note("fine"))]).await;
-    assert_eq!((outcome.blocked, outcome.notes[0].text.as_str()), (None, "fine"));
+/// Decides without waiting for anything.
+struct Computing(fn() -> Verdict);
+
+impl Hook for Computing {
+    fn run(&self, _: Arc<Event>) -> BoxFuture<Result<Verdict, String>> {
+        Box::pin(async { Err("it is judged at once".to_owned()) })
+    }
+
+    fn judge(&self, _: &Event) -> Option<Verdict> {
+        Some((self.0)())
+    }
 }
 
 #[tokio::test]
-async fn waiting_for_a_turn_is_not_part_of_the_time_of_a_hook() {
-    let folder = tempfile::tempdir().unwrap();
-    let place = folder.path().display().to_string();
-    // Programs that run until there is a file, as many as run at once.
-    let held = format!("touch {place}/$$; while [ ! -e {place}/go ]; do sleep 0.02; done");
-    let runtime = Runtime::default();
-    let made = |plan: HookPlan| Hooks::new(vec![plan], &runtime, &Hooks::default());
-    let (holding, judging) = (
-        made(shell("held", &held)),
-        made(HookPlan { timeout: Duration::from_secs(2), ..shell("judge", "echo no >&2; exit 2") }),
-    );
-    let event = || call(&json!({}));
-    let mut running: Vec<_> = (0..16).map(|_| Box::pin(holding.run(event()))).collect();
-    let mut all = Box::pin(futures_util::future::join_all(running.drain(..)));
-    let started = || std::fs::read_dir(folder.path()).unwrap().count();
-    while started() < 16 {
-        let _ = tokio::time::timeout(Duration::from_millis(10), &mut all).await;
-    }
-    let go = async {
-        tokio::time::sleep(Duration::from_millis(2_200)).await;
-        std::fs::write(folder.path().join("go"), "").unwrap();
+async fn a_panic_in_a_rust_hook_reaches_no_other_hook() {
+    let own = |name: &str, order, hook: Arc<dyn Hook>| {
+        let plan = HookPlan::new(name, Point::PreToolCall, HookKind::Own(OwnHook(hook)));
+        HookPlan { order, on_failure: OnFailure::Pass, ..plan }
     };
-    let (outcome, _, ()) = tokio::join!(judging.run(event()), all, go);
+    let bad: fn() -> Verdict = || panic!("oh no");
+    let good: fn() -> Verdict = || Verdict::note("fine");
+    for hooks in [
+        vec![own("bad", 0, Arc::new(InRust(bad))), own("good", 1, Arc::new(InRust(good)))],
+        vec![own("bad", 0, Arc::new(Computing(bad))), own("good", 1, Arc::new(Computing(good)))],
+    ] {
+        let outcome = run(hooks.clone()).await;
+        assert_eq!((outcome.blocked, outcome.notes[0].text.as_str()), (None, "fine"));
+        let closed = HookPlan { on_failure: OnFailure::Block, ..hooks[0].clone() };
+        let blocked = run(vec![closed]).await.blocked.unwrap();
+        assert_eq!(blocked.reason, "the hook failed: it panicked");
+    }
+}
+
+/// Blocks when it is its turn.
+struct Queued(Arc<Semaphore>);
+
+impl Hook for Queued {
+    fn run(&self, _: Arc<Event>) -> BoxFuture<Result<Verdict, String>> {
+        Box::pin(async { Ok(Verdict::block("no")) })
+    }
+
+    fn turns(&self) -> Option<Arc<Semaphore>> {
+        Some(self.0.clone())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn waiting_for_a_turn_is_not_part_of_the_time_of_a_hook() {
+    let turns = Arc::new(Semaphore::new(0));
+    let kind = HookKind::Own(OwnHook(Arc::new(Queued(turns.clone()))));
+    let plan = HookPlan::new("queued", Point::PreToolCall, kind);
+    let later = async {
+        tokio::time::sleep(plan.timeout * 10).await;
+        turns.add_permits(1);
+    };
+    let (outcome, ()) = tokio::join!(run(vec![plan.clone()]), later);
+    assert_eq!(outcome.blocked.map(|block| block.reason), Some("no".to_owned()));
+}
+
+#[tokio::test]
+async fn calls_that_hang_in_one_hook_do_not_delay_another_hook() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = folder.path().display();
+    let hanging =
+        shell("hanging", &format!("touch {place}/$$; while [ ! -e {place}/go ]; do sleep 0.02; done"));
+    let hanging = HookPlan { timeout: Duration::from_mins(1), ..hanging };
+    let other = HookPlan { points: vec![Point::PostToolCall], ..shell("other", "echo no >&2; exit 2") };
+    let hooks = Hooks::new(vec![hanging, other], &Runtime::default(), &Hooks::default());
+    let calls = (0..16).map(|_| hooks.run(call(&json!({}))));
+    let mut hanging = Box::pin(futures_util::future::join_all(calls));
+    while std::fs::read_dir(folder.path()).unwrap().count() < 16 {
+        let _ = tokio::time::timeout(Duration::from_millis(10), &mut hanging).await;
+    }
+    let event = Event { point: Point::PostToolCall, ..call(&json!({})) };
+    let other = tokio::time::timeout(Duration::from_secs(30), hooks.run(event)).await;
+    std::fs::write(folder.path().join("go"), "").unwrap();
+    hanging.await;
+    let outcome = other.expect("it waits for the calls that hang");
     assert_eq!(outcome.blocked.map(|block| block.reason), Some("no".to_owned()));
 }

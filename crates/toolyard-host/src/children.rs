@@ -3,9 +3,10 @@
 use std::ffi::OsString;
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::{Value, json};
 use toolyard_link::child::{ChildHandle, ChildSpec, OwnedChild, start};
 use toolyard_model::{BoxFuture, Scope};
@@ -22,7 +23,7 @@ pub(crate) struct GuardedChildren {
     running: Arc<Running>,
 }
 
-/// Those that run, for `doctor`.
+/// The running children, for `doctor`.
 #[derive(Default)]
 struct Running {
     next: AtomicU64,
@@ -32,7 +33,7 @@ struct Running {
 struct Entry {
     number: u64,
     program: String,
-    /// Nothing while it is being started.
+    /// `None` while it is being started.
     pid: Option<u32>,
 }
 
@@ -70,6 +71,7 @@ impl GuardedChildren {
             cwd: command.folder.clone(),
             guard: self.settings.guard.clone(),
             inherits_env: command.inherited.is_none(),
+            grace: command.grace,
             ..ChildSpec::new(command.program.clone())
         };
         let inherited = command.inherited.iter().flatten().cloned().chain([OsString::from("PATH")]);
@@ -95,7 +97,7 @@ impl Children for GuardedChildren {
 fn not_trusted(project: &Path) -> io::Error {
     let project = project.display();
     let why = format!(
-        "no program of the project {project} is run, because you have not trusted it: run `toolyard trust {project}`"
+        "programs of the project {project} are not run, because you have not trusted it: run `toolyard trust {project}`"
     );
     io::Error::new(io::ErrorKind::PermissionDenied, why)
 }
@@ -144,7 +146,7 @@ impl Running {
     }
 
     fn list(&self) -> MutexGuard<'_, Vec<Entry>> {
-        self.list.lock().unwrap_or_else(PoisonError::into_inner)
+        self.list.lock()
     }
 }
 

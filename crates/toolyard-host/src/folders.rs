@@ -1,5 +1,5 @@
-//! The folders of packs: state below the folder of the config set, cache below a folder of the user. Only their owner can
-//! read them.
+//! The folders of packs: state below the folder of the config set, cache below a folder of the user. Only their owner
+//! can read them.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -26,7 +26,7 @@ impl PackFolders {
 }
 
 impl PackFolders {
-    /// Where the state of a pack is, if there is a place for it.
+    /// The folder for the state of a pack, if there is a state directory.
     pub(crate) fn of_state(&self, pack: &str) -> Option<PathBuf> {
         Some(self.state.as_ref()?.join(pack))
     }

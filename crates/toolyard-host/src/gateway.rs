@@ -2,8 +2,8 @@
 
 use std::sync::{Arc, OnceLock, Weak};
 
-use toolyard_model::{Answer, BoxFuture, Handler, Peer, Request};
-use toolyard_proto::CallError;
+use toolyard_model::{Answer, BoxFuture, Handler, Origin, Peer, Request};
+use toolyard_proto::{CallError, Raw};
 use toolyard_tool::host::Gateway;
 
 #[derive(Default)]
@@ -26,5 +26,13 @@ impl Gateway for TheGateway {
                 ))
             }),
         }
+    }
+
+    fn tool_id(&self, origin: &Origin, shown: &str) -> Option<String> {
+        self.0.get().and_then(Weak::upgrade)?.tool_id(origin, shown)
+    }
+
+    fn search_tools(&self, origin: &Arc<Origin>, words: &str, limit: usize) -> Option<BoxFuture<Vec<Raw>>> {
+        self.0.get().and_then(Weak::upgrade)?.search_tools(origin, words, limit)
     }
 }

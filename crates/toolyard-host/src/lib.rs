@@ -1,4 +1,4 @@
-//! What the gateway gives to the packs that it hosts: folders, child processes under a guard, and a list of what each pack
+//! The services of the gateway for its packs: folders, child processes under a guard, and a list of what each pack
 //! runs. The parts are the traits of `toolyard_tool::host`; this crate implements them.
 
 mod folders;
@@ -12,8 +12,9 @@ mod system;
 use std::collections::HashMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::{Value, json};
 use toolyard_guard::Guard;
 use toolyard_model::{Delegates, Handler};
@@ -29,13 +30,13 @@ use tasks::SqliteTasks;
 /// Whether the user lets packs run programs and code of a project.
 pub type Trusts = dyn Fn(&Path) -> bool + Send + Sync;
 
-/// What hosts are made from.
+/// The settings that all hosts share.
 pub struct HostSettings {
     /// The folder of the gateway's state, if it has one.
     pub state: Option<PathBuf>,
     /// The folder for data that can be made again, shared by all gateways of the user.
     pub cache: Option<PathBuf>,
-    /// What children run under.
+    /// The guard for child processes.
     pub guard: Option<Guard>,
     pub trusts: Box<Trusts>,
 }
@@ -90,7 +91,7 @@ impl Hosts {
         self.0.gateway.set(gateway);
     }
 
-    /// What runs the hooks of the user. It comes with the gateway, so it is set later.
+    /// Sets the runner of the user's hooks, which exists only after the gateway has been built.
     pub fn set_hooks(&self, hooks: Arc<dyn Hooks>) {
         self.0.hooks.set(hooks);
     }
@@ -149,12 +150,12 @@ impl Hosts {
     }
 
     fn tasks(&self, pack: &str, folders: &PackFolders) -> SqliteTasks {
-        let mut tasks = self.0.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut tasks = self.0.tasks.lock();
         tasks.entry(pack.to_owned()).or_insert_with(|| SqliteTasks::new(folders.of_state(pack))).clone()
     }
 
     fn made(&self) -> MutexGuard<'_, Vec<Made>> {
-        self.0.made.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.made.lock()
     }
 }
 

@@ -1,4 +1,4 @@
-//! What comes with the gateway, which is started with the packs: the hooks of the user, the limits of the config and
+//! The services that exist only once the gateway has been built: the hooks of the user, the limits of the config and
 //! the accounts of the user. Before they are there, everything passes, nothing is limited and no one is signed in.
 
 use std::sync::{Arc, OnceLock};
@@ -6,7 +6,8 @@ use std::sync::{Arc, OnceLock};
 use serde_json::Value;
 use toolyard_model::{BoxFuture, Delegates, Principal, View};
 use toolyard_tool::host::{
-    Credentials, Delegation, Delegations, Events, Hooks, Limited, Limits, NotSignedIn, Permit, Verdict,
+    Credentials, Delegation, Delegations, Events, Hooks, Limited, LimitedWork, Limits, NotSignedIn, Permit,
+    SignInStatus, Verdict,
 };
 
 #[derive(Default)]
@@ -25,6 +26,10 @@ impl Hooks for LateHooks {
             None => Box::pin(async { Verdict::Continue(input) }),
         }
     }
+
+    fn has_any(&self, point: &str, subject: &str) -> bool {
+        self.0.get().is_some_and(|hooks| hooks.has_any(point, subject))
+    }
 }
 
 #[derive(Default)]
@@ -37,9 +42,9 @@ impl LateLimits {
 }
 
 impl Limits for LateLimits {
-    fn acquire(&self, name: &str, key: &str) -> BoxFuture<Result<Permit, Limited>> {
+    fn acquire(&self, name: &str, work: LimitedWork) -> BoxFuture<Result<Permit, Limited>> {
         match self.0.get() {
-            Some(limits) => limits.acquire(name, key),
+            Some(limits) => limits.acquire(name, work),
             None => Box::pin(async { Ok(Permit::unlimited()) }),
         }
     }
@@ -61,6 +66,13 @@ impl Credentials for LateCredentials {
         }
         let missing = NotSignedIn::new(provider);
         Box::pin(async { Err(missing) })
+    }
+
+    fn sign_ins(&self) -> BoxFuture<Vec<SignInStatus>> {
+        match self.0.get() {
+            Some(credentials) => credentials.sign_ins(),
+            None => Box::pin(async { Vec::new() }),
+        }
     }
 }
 

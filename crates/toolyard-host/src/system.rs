@@ -1,4 +1,4 @@
-//! What systems do not have in common: folders that only their owner can read.
+//! The functions that differ between operating systems: folders that only their owner can read.
 
 #[cfg(unix)]
 mod unix;

@@ -5,9 +5,10 @@
 
 use std::fs::File;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use parking_lot::{Mutex, MutexGuard};
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 use toolyard_model::BoxFuture;
 use toolyard_tool::host::{TaskRecord, TaskState, TaskStore, TaskStoreError};
@@ -41,9 +42,9 @@ type Stored<T> = Result<T, TaskStoreError>;
 
 /// The tasks of one pack. All its tool sets share them.
 #[derive(Clone)]
-pub(crate) struct SqliteTasks(Arc<Shared>);
+pub(crate) struct SqliteTasks(Arc<SharedTasks>);
 
-struct Shared {
+struct SharedTasks {
     /// The folder of the pack; nothing where the gateway keeps no state.
     folder: Option<PathBuf>,
     open: Mutex<Option<Open>>,
@@ -57,7 +58,7 @@ struct Open {
 
 impl SqliteTasks {
     pub(crate) fn new(folder: Option<PathBuf>) -> Self {
-        Self(Arc::new(Shared { folder, open: Mutex::default() }))
+        Self(Arc::new(SharedTasks { folder, open: Mutex::default() }))
     }
 
     /// Writes only if this program runs the tasks.
@@ -94,7 +95,7 @@ fn on_thread<T: Send + 'static>(work: impl FnOnce() -> Stored<T> + Send + 'stati
     })
 }
 
-impl Shared {
+impl SharedTasks {
     fn with<T>(&self, work: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Stored<T> {
         let mut open = self.lock();
         let open = match &mut *open {
@@ -120,7 +121,7 @@ impl Shared {
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<Open>> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+        self.open.lock()
     }
 
     fn folder(&self) -> Stored<&PathBuf> {

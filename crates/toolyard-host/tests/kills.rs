@@ -130,6 +130,11 @@ impl Program {
         panic!("it is never {status}");
     }
 
+    /// A task that is cancelled has no question any longer.
+    fn until_cancelled(&mut self, id: &Value) {
+        assert_eq!(self.until(id, "cancelled").get("inputRequests"), None);
+    }
+
     fn answer(&mut self, id: &Value, key: &str, name: &str) {
         let answers = json!({ key: { "action": "accept", "content": { "name": name } } });
         let params = json!({ "taskId": id, "inputResponses": answers });
@@ -206,4 +211,27 @@ fn a_task_that_cannot_be_resumed_has_failed_after_a_kill_and_what_has_ended_stay
     assert_eq!(program.request(&result)["content"][0]["text"], "done");
     let other = json!({ "as": "bob", "method": "tasks/get", "params": { "taskId": done } });
     assert!(program.request(&other)["error"].as_str().unwrap().contains("unknown task"));
+}
+
+#[test]
+fn a_task_that_waits_for_an_answer_is_cancelled_after_a_kill_and_stays_cancelled_after_another() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut program = Program::start(folder.path());
+    let (asked_again, untouched) = (program.start_task("greet"), program.start_task("greet"));
+    for id in [&asked_again, &untouched] {
+        program.until(id, "input_required");
+    }
+    program = program.kill(folder.path());
+    program.until(&asked_again, "input_required");
+    for id in [&asked_again, &untouched] {
+        let cancelled = program.request(&json!({ "method": "tasks/cancel", "params": { "taskId": id } }));
+        assert_eq!(cancelled["error"], Value::Null);
+        program.until_cancelled(id);
+    }
+    program = program.kill(folder.path());
+    for id in [&asked_again, &untouched] {
+        program.until_cancelled(id);
+        program.answer(id, "question-1", "Ann");
+        program.until_cancelled(id);
+    }
 }

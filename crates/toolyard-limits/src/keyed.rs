@@ -1,7 +1,9 @@
 //! One limiter per key: per principal, per tool, per model.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 use crate::{Demand, Limit, Limiter, Share};
 
@@ -35,7 +37,7 @@ impl Keyed {
 
     /// The limiter of `key`.
     pub fn of(&self, key: &Arc<str>) -> Limiter {
-        let mut limiters = self.limiters.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut limiters = self.limiters.lock();
         if let Some(limiter) = limiters.by_key.get(key) {
             return limiter.clone();
         }
@@ -52,16 +54,16 @@ impl Keyed {
         limiter
     }
 
-    /// What is asked of each key, and how much of it is used.
+    /// Returns the demand and the use of each key.
     pub fn take_demands(&self) -> Vec<(Arc<str>, Demand)> {
-        let limiters = self.limiters.lock().unwrap_or_else(PoisonError::into_inner);
+        let limiters = self.limiters.lock();
         let demand = |(key, limiter): (&Arc<str>, &Limiter)| (key.clone(), limiter.take_demand());
         limiters.by_key.iter().map(demand).filter(|(_, demand)| *demand != Demand::default()).collect()
     }
 
     /// Uses only a share of the limit for each key: the one that is given for it, or `usual`.
     pub fn set_shares(&self, usual: Share, shares: &HashMap<Arc<str>, Share>) {
-        let mut limiters = self.limiters.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut limiters = self.limiters.lock();
         limiters.share = Some(usual);
         for (key, limiter) in &limiters.by_key {
             limiter.set_share(shares.get(key).unwrap_or(&usual));
@@ -70,7 +72,7 @@ impl Keyed {
 
     /// How many keys are kept.
     pub fn len(&self) -> usize {
-        self.limiters.lock().unwrap_or_else(PoisonError::into_inner).by_key.len()
+        self.limiters.lock().by_key.len()
     }
 
     pub fn is_empty(&self) -> bool {

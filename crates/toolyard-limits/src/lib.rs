@@ -16,6 +16,6 @@ mod state;
 pub use keyed::Keyed;
 pub use limiter::{Limiter, Permit, Usage};
 pub use presets::{MODEL_PRESETS, ModelPreset, global_model_window};
-pub use queue::Ticket;
+pub use queue::QueueTicket;
 pub use settings::{Limit, Rate, Share, Window};
 pub use state::{Demand, Offer, Refusal, State};

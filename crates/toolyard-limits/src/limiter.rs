@@ -2,13 +2,14 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant as StdInstant};
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use crate::queue::Ticket;
+use crate::queue::QueueTicket;
 use crate::state::{Demand, Offer, Refusal, State};
 use crate::{Limit, Share};
 
@@ -24,10 +25,10 @@ pub struct Limiter {
 struct Shared {
     state: State<Arc<str>>,
     /// The calls that wait, by ticket.
-    waiting: HashMap<Ticket, oneshot::Sender<Result<(), Refusal>>>,
+    waiting: HashMap<QueueTicket, oneshot::Sender<Result<(), Refusal>>>,
 }
 
-/// What a limit is used for at the moment.
+/// The current use of a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Usage {
     pub running: usize,
@@ -79,12 +80,12 @@ impl Limiter {
 
     async fn wait(
         &self,
-        ticket: Ticket,
+        ticket: QueueTicket,
         mut started: oneshot::Receiver<Result<(), Refusal>>,
         since: Instant,
         report: impl Fn(usize),
     ) -> Result<Permit, Refusal> {
-        let mut place = Place { limiter: self, ticket, holds: true };
+        let mut place = QueuePlace { limiter: self, ticket, holds: true };
         let deadline = since + self.lock().state.limit().max_wait;
         let mut next_report = since;
         loop {
@@ -142,18 +143,18 @@ impl Limiter {
     }
 
     fn lock(&self) -> MutexGuard<'_, Shared> {
-        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+        self.shared.lock()
     }
 }
 
 impl Shared {
-    fn wait_for(&mut self, ticket: Ticket) -> oneshot::Receiver<Result<(), Refusal>> {
+    fn wait_for(&mut self, ticket: QueueTicket) -> oneshot::Receiver<Result<(), Refusal>> {
         let (sender, receiver) = oneshot::channel();
         self.waiting.insert(ticket, sender);
         receiver
     }
 
-    fn displace(&mut self, ticket: Ticket, now: StdInstant) {
+    fn displace(&mut self, ticket: QueueTicket, now: StdInstant) {
         let refusal = Refusal::QueueFull { retry_after: self.state.retry_after(now) };
         if let Some(sender) = self.waiting.remove(&ticket) {
             let _ = sender.send(Err(refusal));
@@ -173,13 +174,13 @@ impl Shared {
 }
 
 /// The place of a waiting call; given up when the call is dropped while it waits.
-struct Place<'a> {
+struct QueuePlace<'a> {
     limiter: &'a Limiter,
-    ticket: Ticket,
+    ticket: QueueTicket,
     holds: bool,
 }
 
-impl Drop for Place<'_> {
+impl Drop for QueuePlace<'_> {
     fn drop(&mut self) {
         if !self.holds {
             return;

@@ -1,4 +1,4 @@
-//! What a limit allows, as the configuration gives it.
+//! The settings of a limit, as in the config.
 
 use std::time::Duration;
 
@@ -53,7 +53,7 @@ impl Limit {
     }
 }
 
-/// What one of several gateways may use of a limit that they have together.
+/// The share of a limit that one of several gateways may use.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Share {
     /// The part of the rate.

@@ -4,13 +4,13 @@ use std::collections::VecDeque;
 use std::hash::Hash;
 use std::time::{Duration, Instant};
 
-use crate::queue::{FairQueue, Ticket};
+use crate::queue::{FairQueue, QueueTicket};
 use crate::{Limit, Share};
 
 /// The shortest wait that a refusal suggests.
 const MIN_RETRY: Duration = Duration::from_millis(100);
 
-/// What is asked of a limit, for gateways that have it together.
+/// The demand for a limit that several gateways share.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Demand {
     /// Calls that have asked to start since this was last read, or wait.
@@ -20,11 +20,11 @@ pub struct Demand {
     pub started: usize,
 }
 
-/// What becomes of a call that asks to start.
+/// The decision about a call that asks to start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Offer {
     Started,
-    Waiting(Ticket),
+    Waiting(QueueTicket),
     Refused(Refusal),
 }
 
@@ -48,7 +48,7 @@ impl Refusal {
 
 #[derive(Debug)]
 pub struct State<K> {
-    /// What holds now: the limit, or this gateway's share of it.
+    /// The limit in force: the whole limit, or this gateway's share of it.
     limit: Limit,
     whole: Limit,
     /// Calls that have asked to start since this was last read.
@@ -119,7 +119,7 @@ impl<K: Clone + Eq + Hash> State<K> {
 
     /// A call of `client` asks to start. The second value is a waiting call of another client that must give up its
     /// place.
-    pub fn offer(&mut self, now: Instant, client: K) -> (Offer, Option<Ticket>) {
+    pub fn offer(&mut self, now: Instant, client: K) -> (Offer, Option<QueueTicket>) {
         self.asked = self.asked.saturating_add(1);
         if self.queue.len() == 0 && self.may_start(now) {
             self.record_start(now);
@@ -132,14 +132,14 @@ impl<K: Clone + Eq + Hash> State<K> {
                 return (Offer::Refused(Refusal::QueueFull { retry_after: self.retry_after(now) }), None);
             }
         }
-        let ticket = Ticket(self.next_ticket);
+        let ticket = QueueTicket(self.next_ticket);
         self.next_ticket += 1;
         self.queue.push(client, ticket);
         (Offer::Waiting(ticket), displaced)
     }
 
     /// The next waiting call that may start at `now`; it counts as running from here on.
-    pub fn start_next(&mut self, now: Instant) -> Option<Ticket> {
+    pub fn start_next(&mut self, now: Instant) -> Option<QueueTicket> {
         if self.queue.len() == 0 || !self.may_start(now) {
             return None;
         }
@@ -158,7 +158,7 @@ impl<K: Clone + Eq + Hash> State<K> {
     }
 
     /// A waiting call gives up; returns whether it was still waiting.
-    pub fn leave(&mut self, ticket: Ticket) -> bool {
+    pub fn leave(&mut self, ticket: QueueTicket) -> bool {
         self.queue.remove(ticket)
     }
 
@@ -169,7 +169,7 @@ impl<K: Clone + Eq + Hash> State<K> {
     }
 
     /// How many waiting calls come before this one.
-    pub fn place(&self, ticket: Ticket) -> Option<usize> {
+    pub fn place(&self, ticket: QueueTicket) -> Option<usize> {
         self.queue.place(ticket)
     }
 

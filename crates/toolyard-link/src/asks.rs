@@ -2,9 +2,10 @@
 //! takes the question back. Their number is bounded.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use futures_util::FutureExt as _;
+use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 use toolyard_proto::error::code;
@@ -31,7 +32,7 @@ pub(crate) struct Asks {
     refusals: Arc<Semaphore>,
 }
 
-/// What to do with an upstream's request.
+/// The decision about an upstream's request.
 pub(crate) enum Verdict {
     /// The answer is known at once.
     Answer(Result<Raw, Raw>),
@@ -108,7 +109,7 @@ impl Asks {
     }
 
     fn open(&self, id: &Id) -> Option<(OwnedSemaphorePermit, CancellationToken)> {
-        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut open = self.open.lock();
         if open.contains_key(id) {
             return None;
         }
@@ -119,7 +120,7 @@ impl Asks {
     }
 
     fn close(&self, id: &Id) -> Option<CancellationToken> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner).remove(id)
+        self.open.lock().remove(id)
     }
 
     /// The upstream takes a question back (`notifications/cancelled`). Returns whether it was one of these.
@@ -137,7 +138,7 @@ async fn outcome(method: &Method, verdict: Verdict) -> Result<Raw, Raw> {
     }
 }
 
-/// What the upstream receives if there is no answer. Only elicitation has a result for that case.
+/// The message that the upstream receives if there is no answer. Only elicitation has a result for that case.
 fn without_answer(method: &Method, error: AskError) -> Result<Raw, Raw> {
     match error {
         AskError::Reported(error) => Err(error),
@@ -160,12 +161,12 @@ mod tests {
         for number in 1..=3 {
             let put = put.clone();
             let ask = async move {
-                put.lock().unwrap().push(number);
+                put.lock().push(number);
                 std::future::pending().await
             };
             let request = RequestMessage { id: Id::number(number), method: Method::ELICIT, params: None };
             asks.answer(request, Verdict::Ask(Box::pin(ask)), Box::new(|_| Box::pin(async {})));
         }
-        assert_eq!(*put.lock().unwrap(), [1, 2, 3]);
+        assert_eq!(*put.lock(), [1, 2, 3]);
     }
 }

@@ -1,9 +1,9 @@
-//! An upstream as a child process: spawned without a shell, its stderr read into our log, and stopped so that
-//! nothing of it stays behind.
+//! An upstream as a child process: it is started without a shell, its stderr output goes to our log, and stopping it
+//! leaves no process behind.
 //!
-//! How it is held depends on the system. On Unix we can end only a process group ourselves, and only
-//! while we live; a [`Guard`] between us and the child ends everything that the child ever started, also when
-//! we are killed. On Windows a job does both, and a guard is not needed.
+//! How this works depends on the system. On Unix, the gateway itself can stop only a process group, and only while it
+//! is running. A [`Guard`] between the gateway and the child stops everything that the child has started, even if the
+//! gateway is killed. On Windows a job does this, and no guard is needed.
 
 #[cfg(unix)]
 mod unix;
@@ -41,13 +41,15 @@ pub use once::{Finished, run_to_end};
 pub use owned::{ChildHandle, OwnedChild, start};
 pub use toolyard_guard::{Guard, Sandbox};
 
-/// How long a child may take to end after its input was closed, and again after TERM.
+/// How long a child may take to end after its input was closed, and again after SIGTERM.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// The usual time between TERM and KILL for a program that a pack stops.
+const GRACE: Duration = Duration::from_millis(1500);
 /// How long the end of a stream waits for the exit status that explains it. A guard passes the status on after it has
 /// ended everything that the child left behind, which takes half a second at most.
 const STATUS_WAIT: Duration = Duration::from_millis(750);
 
-/// What to run. Comes from trusted config only. Arguments and environment may hold secrets and are not shown.
+/// The program to run. It comes from trusted config only. Arguments and environment may hold secrets and are not shown.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ChildSpec {
     pub program: OsString,
@@ -58,7 +60,9 @@ pub struct ChildSpec {
     pub inherits_env: bool,
     pub cwd: Option<PathBuf>,
     pub guard: Option<Guard>,
-    /// Where its stderr is kept for operators.
+    /// How long it may take to end after TERM, where it is stopped at once.
+    pub grace: Duration,
+    /// The log that keeps its stderr for operators.
     pub stderr: StderrLog,
 }
 
@@ -71,6 +75,7 @@ impl ChildSpec {
             inherits_env: true,
             cwd: None,
             guard: None,
+            grace: GRACE,
             stderr: StderrLog::default(),
         }
     }
@@ -192,7 +197,7 @@ impl Process {
         self.stop.cancel();
     }
 
-    /// Ends the child and waits until it is gone.
+    /// Stops the child and waits until it has ended.
     pub(crate) async fn stop(&self) {
         self.stop.cancel();
         self.exited().await;

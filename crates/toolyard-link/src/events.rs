@@ -2,10 +2,11 @@
 //! at that moment wait for an answer on the same link.
 
 use std::collections::{HashSet, VecDeque};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot};
 use toolyard_proto::{Method, Notification, Raw, Reason};
 
@@ -16,7 +17,7 @@ use toolyard_model::{BoxFuture, ClientKey, LinkEvent, Scope};
 const CAPACITY: usize = 256;
 /// How many bytes may wait with them. A single one may be larger.
 const MAX_BYTES: usize = 8 * 1024 * 1024;
-/// What an announcement of changes may carry while it waits for room.
+/// The size that an announcement of changes may have while it waits for room.
 const MAX_LATE_BYTES: usize = 64 * 1024;
 /// How many announcements of changes may wait for room beyond that.
 const MAX_LATE: usize = 64;
@@ -29,11 +30,11 @@ type Change = (Option<ClientKey>, Method);
 pub(crate) struct Events {
     sender: mpsc::Sender<LinkEvent>,
     scope: Scope,
-    shared: Arc<Shared>,
+    shared: Arc<EventsShared>,
 }
 
 #[derive(Default)]
-struct Shared {
+struct EventsShared {
     /// Announcements that found no room and wait for it.
     late: Mutex<HashSet<Change>>,
     sizes: Mutex<Sizes>,
@@ -70,7 +71,7 @@ impl Events {
     }
 
     /// Announces a notification. If the reader is too slow it is dropped and counted, except that one
-    /// announcement of changes is kept: losing the last one would leave a stale list for ever.
+    /// announcement of changes is kept: losing the last one would leave a list stale.
     pub(crate) fn notify(&self, client: Option<ClientKey>, notification: Notification) {
         let size = notification.params.as_ref().map_or(0, Raw::len);
         match self.sender.try_reserve() {
@@ -85,7 +86,7 @@ impl Events {
     fn has_room(&self, size: usize) -> bool {
         // The place that is reserved for it is not one that waits.
         let waiting = (CAPACITY - 1).saturating_sub(self.sender.capacity());
-        let mut sizes = self.shared.sizes.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut sizes = self.shared.sizes.lock();
         let before = sizes.of(waiting);
         let fits = before == 0 || before + size <= MAX_BYTES;
         if fits {
@@ -94,15 +95,15 @@ impl Events {
         fits
     }
 
-    /// For an event that is sent in any case, and is small.
+    /// Counts an event that is always sent, and is small.
     fn count_small(&self) {
-        self.shared.sizes.lock().unwrap_or_else(PoisonError::into_inner).add(0);
+        self.shared.sizes.lock().add(0);
     }
 
     fn deliver_later(&self, client: Option<ClientKey>, mut notification: Notification) {
         notification.params = notification.params.filter(|params| params.len() <= MAX_LATE_BYTES);
         let change = (client.clone(), notification.method.clone());
-        let mut late = self.shared.late.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut late = self.shared.late.lock();
         if late.len() >= MAX_LATE || !late.insert(change.clone()) {
             return;
         }
@@ -110,7 +111,7 @@ impl Events {
         let events = self.clone();
         self.scope.spawn(async move {
             let Ok(permit) = events.sender.reserve().await else { return };
-            events.shared.late.lock().unwrap_or_else(PoisonError::into_inner).remove(&change);
+            events.shared.late.lock().remove(&change);
             events.count_small();
             permit.send(LinkEvent::Notification(client, notification));
         });

@@ -1,13 +1,14 @@
 //! Upstreams over HTTP. Streamable HTTP is one POST per call on pooled connections: `client` is for modern
 //! upstreams, `legacy` for those that keep sessions. `http_sse` turns the transport before that into lines. All
-//! use one `endpoint`.
+//! use one `upstream`.
 
 mod authorize;
 pub(crate) mod body;
 pub(crate) mod legacy;
 pub(crate) mod client;
+pub(crate) mod connections;
 pub(crate) mod connector;
-pub(crate) mod endpoint;
+mod credentials;
 pub(crate) mod http_sse;
 pub(crate) mod obstacle;
 mod once;
@@ -16,8 +17,7 @@ pub(crate) mod refusal;
 mod relayed;
 mod spare;
 pub(crate) mod sse;
-pub(crate) mod wire;
-pub(crate) mod wires;
+pub(crate) mod upstream;
 
 pub use authorize::{Authorize, Unauthorized};
 pub use client::HttpLink;
@@ -31,7 +31,7 @@ pub use toolyard_dial::Identity;
 
 use http::{HeaderMap, Uri};
 
-/// Where an HTTP upstream is, and what to send along.
+/// The address of an HTTP upstream, and the headers to send along.
 #[derive(Clone)]
 pub struct HttpSpec {
     pub url: Uri,

@@ -1,4 +1,5 @@
-//! The calls under way on one channel: which client made them, and to which client a message without an address belongs.
+//! The calls in flight on one channel: which client made each of them, and to which client a message belongs that names
+//! no call.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
@@ -7,17 +8,17 @@ use toolyard_proto::{Method, Raw};
 
 use toolyard_model::{ClientKey, Peer, Principal};
 
-/// For how long the upstream may still ask about a call that was cancelled.
+/// For how long after a cancel the upstream may still ask a question about the cancelled call.
 const LINGER: Duration = Duration::from_secs(5);
-/// How many of those are remembered.
+/// How many cancelled calls are remembered.
 const MOST_LEFT: usize = 64;
 
-/// One call under way, with whatever its link keeps for it.
+/// One call in flight, with the data that its link keeps for it.
 pub(crate) struct Flight<T> {
     pub(crate) client: ClientKey,
     pub(crate) principal: Principal,
     pub(crate) peer: Peer,
-    /// The progress token as the client sent it, where the link minted another.
+    /// The client's progress token, if the link has replaced it.
     pub(crate) token: Option<Raw>,
     /// Whether messages without an address may belong to this call: see [`is_addressable`].
     pub(crate) addressable: bool,
@@ -44,7 +45,7 @@ pub(crate) fn is_addressable(client: &ClientKey, method: &Method) -> bool {
 #[derive(Debug)]
 pub(crate) enum Addressee {
     None,
-    /// All calls under way are this client's, and this is the way back of the oldest.
+    /// All calls in flight are from this client; the peer is that of the oldest call.
     One(Peer, ClientKey),
     Several,
 }
@@ -52,7 +53,7 @@ pub(crate) enum Addressee {
 pub(crate) struct InFlight<T> {
     flights: HashMap<u64, Flight<T>>,
     clients: HashMap<ClientKey, usize>,
-    /// Addressable calls that may span programs, each counted as a client.
+    /// The number of addressable calls whose client key may stand for several programs. Each counts as a client.
     alone: usize,
     /// Addressable calls in order of age; may still hold calls that ended (see `tidy`).
     ages: VecDeque<u64>,
@@ -79,7 +80,7 @@ impl<T> Default for InFlight<T> {
 }
 
 impl<T> InFlight<T> {
-    /// `id` must be larger than every one before it.
+    /// Adds a call. `id` must be larger than every earlier id.
     pub(crate) fn insert(&mut self, id: u64, flight: Flight<T>) {
         if flight.addressable {
             if flight.client.may_span_programs() {
@@ -147,8 +148,8 @@ impl<T> InFlight<T> {
         }
     }
 
-    /// The client that a question belongs to; none while it may be about a call that another user has just cancelled,
-    /// because a different user must not answer it.
+    /// The client that must be asked. `Several` while the question may be about a call that another user has just
+    /// cancelled, because the wrong user must not answer it.
     pub(crate) fn asked(&mut self, now: Instant) -> Addressee {
         self.left.retain(|left| now.saturating_duration_since(left.at) < LINGER);
         let is_of_another = |left: &Left, asked: &Flight<T>| left.principal != asked.principal;
@@ -159,14 +160,14 @@ impl<T> InFlight<T> {
         if is_doubtful { Addressee::Several } else { self.addressee() }
     }
 
-    /// The calls under way that a message without an address may belong to.
+    /// The calls that a message without an address may belong to: those under way and those that were just cancelled.
     pub(crate) fn candidates(&self) -> Vec<u64> {
         let addressable = self.flights.iter().filter(|(_, flight)| flight.addressable);
-        addressable.map(|(id, _)| *id).collect()
+        addressable.map(|(id, _)| *id).chain(self.left.iter().map(|left| left.id)).collect()
     }
 
-    /// The client that a question belongs to which came while these calls were under way. A call that has been
-    /// answered since did not ask it; one that another user has just cancelled may have.
+    /// The client that must be asked, if the question arrived while `candidates` were in flight. A candidate that has
+    /// been answered since did not ask; a candidate that another user has just cancelled may have asked.
     pub(crate) fn asked_among(&mut self, candidates: &[u64], now: Instant) -> Addressee {
         self.left.retain(|left| now.saturating_duration_since(left.at) < LINGER);
         let mut open: Vec<u64> =
@@ -183,7 +184,7 @@ impl<T> InFlight<T> {
         Addressee::One(oldest.peer.clone(), oldest.client.clone())
     }
 
-    /// Whether all calls under way are of one user, so that mixing them up reveals no secret.
+    /// Whether all calls in flight are from one user, so that a wrong attribution reveals nothing to another user.
     pub(crate) fn are_of_one_principal(&self) -> bool {
         let mut principals = self.flights.values().filter(|flight| flight.addressable).map(|f| &f.principal);
         let first = principals.next();
@@ -207,7 +208,7 @@ impl<T> InFlight<T> {
         }
     }
 
-    /// Takes every call out, for failing them all.
+    /// Removes and returns all calls, so that the caller can fail them.
     pub(crate) fn drain(&mut self) -> Vec<Flight<T>> {
         self.clients.clear();
         self.alone = 0;
@@ -279,11 +280,18 @@ mod tests {
             if answered {
                 calls.answered_late(1);
             }
-            match calls.asked(start + later) {
+            let now = start + later;
+            let asked = calls.asked(now);
+            let candidates = calls.candidates();
+            // The question then waits, and is decided again in the same way.
+            let waiting = calls.asked_among(&candidates, now);
+            let [asked, waiting] = [asked, waiting].map(|addressee| match addressee {
                 Addressee::None => "none",
                 Addressee::One(..) => "one",
                 Addressee::Several => "several",
-            }
+            });
+            assert_eq!(asked, waiting);
+            asked
         };
         assert_eq!(check(2, Duration::ZERO, false), "several");
         assert_eq!(check(2, Duration::ZERO, true), "one");

@@ -50,7 +50,7 @@ impl Offer {
     }
 }
 
-/// What the answer to `server/discover` shows.
+/// The result of `server/discover`.
 #[derive(Debug)]
 pub(crate) enum Discovered {
     Modern(Greeting),
@@ -73,7 +73,7 @@ pub(crate) fn judge(name: &str, outcome: Result<Raw, CallError>) -> Discovered {
                 Discovered::Modern(Greeting::read(Revision::NEWEST, result))
             }
             _ => {
-                let what = "answered `server/discover` with something else than a description";
+                let what = "answered `server/discover` with an invalid description";
                 legacy(Reason::of_upstream(name, what))
             }
         },

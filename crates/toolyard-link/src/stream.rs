@@ -1,12 +1,13 @@
-//! An upstream behind a stream of lines (a child's stdio, a socket): many calls share the one channel, so
-//! ids and progress tokens are minted here and mapped back.
+//! An upstream behind a stream of lines (a child's stdio, a socket). All calls share one channel, so their ids and
+//! progress tokens are replaced by our own and mapped back.
 
 mod incoming;
 mod mux;
 mod pump;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::mpsc;
 use toolyard_proto::Notification;
@@ -24,24 +25,24 @@ use crate::own::own_hop;
 /// A link over any byte stream with one JSON-RPC message per line.
 pub struct StreamLink {
     greeting: Greeting,
-    channel: Channel,
+    channel: StreamChannel,
     sent_level: Mutex<SentLevel>,
 }
 
-/// The running half of a link, before and after both sides have met. Dropping it ends it.
-pub(crate) struct Channel {
+/// The channel of a link, before and after the handshake. Dropping it closes the channel.
+pub(crate) struct StreamChannel {
     pub(crate) mux: Mux,
-    /// What keeps the other end alive, if that is ours to stop.
+    /// The process at the other end, if it is ours to stop.
     pub(crate) process: Option<Process>,
     pub(crate) scope: Scope,
 }
 
 impl StreamLink {
-    pub(crate) fn new(greeting: Greeting, channel: Channel) -> Self {
+    pub(crate) fn new(greeting: Greeting, channel: StreamChannel) -> Self {
         Self { greeting, channel, sent_level: Mutex::default() }
     }
 
-    /// A link over a stream whose other end has been met already.
+    /// A link over a stream after its handshake.
     pub fn over<R, W>(
         name: &Arc<str>,
         stream: (R, W),
@@ -54,10 +55,10 @@ impl StreamLink {
     {
         let scope = scope.child();
         let (mux, events) = Mux::start(name, stream, None, &scope);
-        (Self::new(greeting, Channel { mux, process: None, scope }), events)
+        (Self::new(greeting, StreamChannel { mux, process: None, scope }), events)
     }
 
-    /// How many answers came for no call under way: late, unknown or repeated ones.
+    /// How many answers matched no call in flight: late, unknown or repeated answers.
     pub fn stray_answers(&self) -> u64 {
         self.channel.mux.stray_answers()
     }
@@ -81,12 +82,12 @@ impl Link for StreamLink {
 
     fn call(&self, request: LinkRequest, peer: Peer) -> BoxFuture<Answer> {
         let (mux, revision) = (self.channel.mux.clone(), self.greeting.revision);
-        let mut sent = self.sent_level.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut sent = self.sent_level.lock();
         let level = sent.before(&request, &self.greeting);
         drop(sent);
         Box::pin(async move {
             if let Some(level) = level {
-                // Its answer does not matter: the call is made all the same.
+                // The answer is ignored: the call is made even if the level could not be set.
                 let _ = Box::pin(mux.call(level, Peer::none())).await;
             }
             let result = mux.call(request, peer).await.map_err(own_hop)?;
@@ -107,8 +108,9 @@ impl Link for StreamLink {
     }
 
     fn close(&self) -> BoxFuture<()> {
-        let (mux, process, scope) =
-            (self.channel.mux.clone(), self.channel.process.clone(), self.channel.scope.clone());
+        let mux = self.channel.mux.clone();
+        let process = self.channel.process.clone();
+        let scope = self.channel.scope.clone();
         Box::pin(async move {
             mux.shut(&"was closed by the gateway".into());
             if let Some(process) = process {
@@ -120,7 +122,7 @@ impl Link for StreamLink {
     }
 }
 
-impl Drop for Channel {
+impl Drop for StreamChannel {
     fn drop(&mut self) {
         self.mux.shut(&"was closed by the gateway".into());
         if let Some(process) = &self.process {

@@ -1,4 +1,4 @@
-//! What servers answer: places, symbols and diagnostics, in all the forms that the protocol allows.
+//! Reads answers of servers: places, symbols and diagnostics, in all the forms that the protocol allows.
 
 use std::path::PathBuf;
 

@@ -4,9 +4,10 @@ use std::collections::HashMap;
 use std::fmt;
 use std::future::Future;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, BufReader};
 use tokio::sync::{mpsc, oneshot, watch};
@@ -41,7 +42,7 @@ pub enum LspError {
     Busy,
 }
 
-/// What the server can ask for, and what is done with what it reports.
+/// The settings of a client: its answers to requests of the server, and the receiver of the server's reports.
 pub struct Options {
     /// The project's folder.
     pub root: PathBuf,
@@ -74,7 +75,7 @@ pub(crate) struct State {
     pub(crate) stray: u64,
     /// Work that the server reports, by token.
     pub(crate) progress: HashMap<String, Progress>,
-    /// What servers with a status report: whether they have finished loading.
+    /// Whether the server has finished loading, if it reports that.
     pub(crate) is_quiescent: Option<bool>,
     /// Capabilities registered while running: method by registration id.
     pub(crate) registered: HashMap<String, (String, Value)>,
@@ -226,7 +227,7 @@ impl Client {
 
 impl Shared {
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     pub(crate) fn send(&self, message: &Value) -> Result<(), LspError> {

@@ -1,4 +1,4 @@
-//! What servers send by themselves: requests, which are all answered, and reports, which are kept.
+//! Handles messages that servers send by themselves: requests, which are all answered, and reports, which are stored.
 
 use serde_json::{Value, json};
 use tokio::time::Instant;

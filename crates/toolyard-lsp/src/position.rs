@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-/// In what a server counts the columns of a line.
+/// The unit in which a server counts columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Encoding {
     Utf8,
@@ -17,7 +17,7 @@ pub struct Position {
     pub character: usize,
 }
 
-/// From a position up to, but without, another.
+/// A range: from a position up to, but not including, another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Range {
     pub start: Position,

@@ -2,9 +2,9 @@
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -142,7 +142,7 @@ impl Session {
     /// Gives the server the current text of a file, if it has another or none.
     pub fn sync(&self, path: &Path, language: &str, text: &str) -> Result<(), LspError> {
         let publications = self.client.look(|state| state.publications);
-        let mut documents = self.documents.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut documents = self.documents.lock();
         documents.uses += 1;
         let now = documents.uses;
         let uri = uri_of(path);
@@ -184,14 +184,14 @@ impl Session {
 
     /// The open documents with their languages.
     pub fn open_documents(&self) -> Vec<(PathBuf, String)> {
-        let documents = self.documents.lock().unwrap_or_else(PoisonError::into_inner);
+        let documents = self.documents.lock();
         documents.open.iter().map(|(path, document)| (path.clone(), document.language.clone())).collect()
     }
 
     /// Reports files that were made, changed or removed.
     pub fn files_changed(&self, files: &[(PathBuf, FileChange)]) -> Result<(), LspError> {
         for (path, _) in files.iter().filter(|(_, change)| *change == FileChange::Deleted) {
-            let mut documents = self.documents.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut documents = self.documents.lock();
             if documents.open.remove(path).is_some() {
                 self.close(path)?;
             }
@@ -208,7 +208,7 @@ impl Session {
     pub async fn published(&self, path: &Path, limit: Duration) -> Option<Value> {
         let by = Instant::now() + limit;
         let (version, publications) = {
-            let documents = self.documents.lock().unwrap_or_else(PoisonError::into_inner);
+            let documents = self.documents.lock();
             documents.open.get(path).map(|document| (document.version, document.publications))?
         };
         let is_current = |state: &State| {
@@ -236,7 +236,7 @@ impl Session {
         })
     }
 
-    /// What the server is doing while it loads the project, in words; nothing when it is ready.
+    /// The server's description of its work while it loads the project; `None` when it is ready.
     pub fn loading(&self) -> Option<String> {
         self.client.look(|state| self.loading_in(state))
     }
@@ -275,7 +275,7 @@ impl Session {
     }
 }
 
-/// What happened to a file.
+/// The kind of change to a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileChange {
     Created = 1,

@@ -5,10 +5,11 @@
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
+use parking_lot::RwLock;
 use toolyard_core::event::{Event, Sink};
 use toolyard_core::ledger::{Captured, OpenCall, Record, Status};
 use toolyard_proto::Method;
@@ -69,14 +70,14 @@ impl Series {
 
 impl ToolMetrics {
     fn add(&self, name: &Arc<str>, status: Status, took: Duration) {
-        let known = self.tools.read().unwrap_or_else(PoisonError::into_inner).get(name).cloned();
+        let known = self.tools.read().get(name).cloned();
         let series = known.or_else(|| (!status.is_failure()).then(|| self.admit(name)).flatten());
         series.as_deref().unwrap_or(&self.other).add(took, status.is_failure());
     }
 
     /// Gives a tool series of its own while there is room.
     fn admit(&self, tool: &Arc<str>) -> Option<Arc<Series>> {
-        let mut tools = self.tools.write().unwrap_or_else(PoisonError::into_inner);
+        let mut tools = self.tools.write();
         let has_room = tools.len() < MOST && tool.len() <= LONGEST;
         if !has_room {
             return tools.get(tool).cloned();
@@ -86,7 +87,7 @@ impl ToolMetrics {
 
     fn write(&self, out: &mut String) {
         let tools: Vec<(Arc<str>, Arc<Series>)> = {
-            let tools = self.tools.read().unwrap_or_else(PoisonError::into_inner);
+            let tools = self.tools.read();
             tools.iter().map(|(name, series)| (name.clone(), series.clone())).collect()
         };
         let named = || tools.iter().map(|(name, series)| (labels(name), &**series));
@@ -174,6 +175,6 @@ mod tests {
         for number in 0..2 * MOST {
             metrics.add(&format!("a:t{number}").into(), Status::Ok, Duration::ZERO);
         }
-        assert_eq!(metrics.tools.read().unwrap().len(), MOST);
+        assert_eq!(metrics.tools.read().len(), MOST);
     }
 }

@@ -26,7 +26,7 @@ impl AnswerBody {
     }
 }
 
-/// What kind of body is being relayed.
+/// The kind of a relayed body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RelayKind {
     Json,

@@ -19,9 +19,9 @@ pub trait Control: Send + Sync + 'static {
 #[derive(Clone, Debug)]
 pub struct ControlRequest {
     pub method: Method,
-    /// What follows `/api/v1`: empty, or a path that begins with a slash.
+    /// The path after `/api/v1`: empty, or beginning with a slash.
     pub path: String,
-    /// What follows the question mark, still encoded.
+    /// The query, still encoded.
     pub query: Option<String>,
     /// The whole body; empty if there is none.
     pub body: Bytes,
@@ -54,7 +54,7 @@ impl ControlRequest {
     }
 }
 
-/// What the control API answers.
+/// An answer of the control API.
 pub enum ControlResponse {
     Whole {
         status: StatusCode,
@@ -77,7 +77,7 @@ pub enum ControlResponse {
 /// One server-sent event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ControlEvent {
-    /// What a client sends as `Last-Event-ID` to resume after this event.
+    /// The `Last-Event-ID` with which a client resumes after this event.
     pub id: Option<String>,
     /// The `event` field.
     pub name: &'static str,

@@ -2,9 +2,10 @@
 //! and its principal, opens one view, and ends with the run.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use data_encoding::BASE64URL_NOPAD;
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::{Principal, Scope, View};
 
@@ -66,7 +67,7 @@ impl Delegates {
     }
 
     fn known(&self) -> MutexGuard<'_, HashMap<String, Run>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use http::HeaderMap;
-use toolyard_proto::{Id, Method, Notification, Params};
+use toolyard_proto::{Id, Method, Notification, Params, Raw};
 
 use crate::{Answer, BoxFuture, ClientKey, Origin, Parent, Peer, View};
 
@@ -36,7 +36,7 @@ impl Request {
         Self { headers, ..self }
     }
 
-    /// With the number that the gateway gave it, and the call that it is made for.
+    /// Sets the number that the gateway gave the call, and the call that it is made for.
     #[must_use]
     pub fn numbered(self, call: u64, parent: Option<Arc<Parent>>) -> Self {
         Self { call, parent, ..self }
@@ -66,7 +66,7 @@ pub trait Handler: Send + Sync + 'static {
     /// A client has opened a session, or has sent its first request on a stream connection.
     fn began(&self, _origin: &Arc<Origin>) {}
 
-    /// A client is gone for good: session ended or connection closed.
+    /// A client has left for good: its session ended or its connection was closed.
     fn ended(&self, client: &ClientKey);
 
     /// State to restore when a session outlives this process, beside what the endpoint keeps of it.
@@ -75,12 +75,28 @@ pub trait Handler: Send + Sync + 'static {
     }
 
     /// A session of an earlier process is open again, with the state that was saved. It has sent no request yet.
-    fn restore_session(&self, _origin: &Arc<Origin>, _keepsake: &str) {}
+    fn restore_session(&self, _origin: &Arc<Origin>, _saved: &str) {}
 
     /// Whether the upstream of a view supports a method that the endpoint answers on its behalf. If not, the client
     /// receives the error that the upstream itself would return.
     fn knows(&self, _view: &View, _method: &Method) -> bool {
         true
+    }
+
+    /// The id of a tool, `UPSTREAM:TOOL`, whatever the view of the client calls it.
+    fn tool_id(&self, _origin: &Origin, _shown: &str) -> Option<String> {
+        None
+    }
+
+    /// The tools that the client can find by these words, best first: name, id, title, description and input schema of
+    /// each. `None` if the handler has no search.
+    fn search_tools(
+        &self,
+        _origin: &Arc<Origin>,
+        _words: &str,
+        _limit: usize,
+    ) -> Option<BoxFuture<Vec<Raw>>> {
+        None
     }
 
     /// Whether there is such a view.

@@ -20,6 +20,7 @@ pub mod principal;
 pub mod private_file;
 pub mod scope;
 pub mod seal;
+pub mod shared_secrets;
 pub mod signed;
 
 #[cfg(unix)]
@@ -32,13 +33,14 @@ pub use delegates::Delegates;
 pub use handler::{Handler, Request};
 pub use link::{Connected, Greeting, Link, LinkEvent, LinkRequest};
 pub use nodes::{Forwarded, Nodes, NotForwarded, PassedOn};
-pub use origin::{ClientKey, Origin, Owner, View};
+pub use origin::{ClientKey, Origin, Owner, Transport, View};
 pub use pages::{Page, Pages};
 pub use parent::Parent;
 pub use peer::{Ask, AskError, Back, Peer};
 pub use principal::{Principal, PrincipalId};
 pub use scope::Scope;
 pub use seal::Keys;
+pub use shared_secrets::{SharedLock, SharedSecrets, Versioned};
 
 /// A future on the heap, as the traits of this crate return them.
 pub type BoxFuture<T> = std::pin::Pin<Box<dyn std::future::Future<Output = T> + Send + 'static>>;

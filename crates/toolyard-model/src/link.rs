@@ -27,7 +27,7 @@ pub struct Greeting {
 }
 
 impl Greeting {
-    /// From the result of `initialize` or `server/discover`.
+    /// Reads the result of `initialize` or `server/discover`.
     pub fn read(revision: Revision, whole: Raw) -> Self {
         let server_info = if revision.has_result_stamps() {
             whole.at(&["_meta", SERVER_INFO])
@@ -69,7 +69,11 @@ pub struct LinkRequest {
 impl LinkRequest {
     /// A request without headers, whose answer comes whole.
     pub fn new(origin: Arc<Origin>, id: Id, method: Method, params: impl Into<Params>) -> Self {
-        let (headers, name, relay, call, parent) = (None, None, false, 0, None);
+        let headers = None;
+        let name = None;
+        let relay = false;
+        let call = 0;
+        let parent = None;
         Self { origin, id, method, params: params.into(), headers, name, relay, call, parent }
     }
 
@@ -102,7 +106,7 @@ pub enum LinkEvent {
     /// A question that belongs to no call; the receiver of the event answers it. With the client whose
     /// upstream session it came on, if there is one per client.
     Ask(Option<ClientKey>, Ask, tokio::sync::oneshot::Sender<Result<Raw, AskError>>),
-    /// The link is gone; calls in flight have been failed already. Always the last event.
+    /// The link has ended, and its calls in flight have already failed. Always the last event.
     Closed(Reason),
 }
 

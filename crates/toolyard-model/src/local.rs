@@ -7,9 +7,9 @@ mod unix;
 mod windows;
 
 #[cfg(unix)]
-pub use unix::{LocalListener, LocalStream, connect, is_answered, peer, refuse_strangers};
+pub use unix::{LocalListener, LocalStream, TRANSPORT, connect, is_answered, peer, refuse_strangers};
 #[cfg(windows)]
-pub use windows::{LocalListener, LocalStream, connect, is_answered, peer, refuse_strangers};
+pub use windows::{LocalListener, LocalStream, TRANSPORT, connect, is_answered, peer, refuse_strangers};
 
 /// A longer path does not fit into a socket address everywhere (104 to 108 bytes), with room for the name
 /// that a socket has while it is being made.

@@ -23,6 +23,8 @@ pub struct PassedOn {
     pub is_proven: bool,
     /// Whether the call has passed all steps already and only needs to reach its upstream.
     pub is_relayed: bool,
+    /// The gateway that the client called, if the call has passed its steps there.
+    pub called: Option<Arc<str>>,
 }
 
 impl PassedOn {
@@ -32,6 +34,7 @@ impl PassedOn {
             "principal": identity(&self.principal),
             "proven": self.is_proven,
             "relayed": self.is_relayed,
+            "called": self.called.as_deref(),
         });
         format!("{SCHEME}{}", BASE64URL_NOPAD.encode(caller.to_string().as_bytes()))
     }
@@ -43,6 +46,7 @@ impl PassedOn {
             principal: principal(&caller["principal"])?,
             is_proven: caller["proven"].as_bool()?,
             is_relayed: caller["relayed"].as_bool()?,
+            called: caller["called"].as_str().map(Arc::from),
         })
     }
 }
@@ -104,13 +108,16 @@ pub struct NotForwarded {
 
 /// The other nodes, as the endpoint for clients sees them.
 pub trait Nodes: fmt::Debug + Send + Sync + 'static {
-    /// What is appended to the id of a new session, so that every node knows where the session is.
+    /// The id of this gateway.
+    fn gateway(&self) -> Arc<str>;
+
+    /// Marks the id of a new session, so that every node knows where the session is.
     fn mark_session(&self, id: &str) -> String;
 
     /// The node that a session is on, if it is another one. `mark` is what [`mark_session`](Self::mark_session) gave.
     fn session_elsewhere(&self, id: &str, mark: &str) -> Option<String>;
 
-    /// The node that holds a parked call, an approval or a handle, if it is another one. `state` is any text.
+    /// The node that holds a parked call, an approval, a handle or a task, if it is another one. `state` is any text.
     fn parked_elsewhere(&self, state: &str) -> Option<String>;
 
     fn forward(&self, node: &str, request: Forwarded)
@@ -127,7 +134,7 @@ mod tests {
         for principal in
             [Principal::local(), Principal::token("a"), Principal::app("b"), ann.delegate("run-1"), ann]
         {
-            let sent = PassedOn { principal, is_proven: true, is_relayed: false };
+            let sent = PassedOn { principal, is_proven: true, is_relayed: true, called: Some("x".into()) };
             let received = PassedOn::from_header(sent.to_header().as_bytes()).unwrap();
             assert_eq!(received, sent);
             assert_eq!(received.principal.roles(), sent.principal.roles());

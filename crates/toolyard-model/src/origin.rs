@@ -1,6 +1,7 @@
-//! Where a request comes from: the view, the principal, the client, and what the client declared.
+//! The origin of a request: the view, the principal, the client, and the client's declarations.
 
 use std::fmt;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -22,7 +23,7 @@ pub enum View {
 }
 
 impl View {
-    /// From what follows `/mcp/`: nothing, `p/NAME`, `hub`, `lean` or an upstream's id.
+    /// Parses the path after `/mcp/`: empty, `p/NAME`, `hub`, `lean` or an upstream's id.
     pub fn parse(text: &str) -> Option<Self> {
         let text = text.strip_suffix('/').unwrap_or(text);
         match text.split_once('/') {
@@ -37,7 +38,7 @@ impl View {
 }
 
 impl fmt::Display for View {
-    /// As [`View::parse`] reads it.
+    /// Writes the form that [`View::parse`] reads.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Everything => Ok(()),
@@ -45,6 +46,26 @@ impl fmt::Display for View {
             Self::Profile(name) => write!(f, "p/{name}"),
             Self::Hub => f.write_str("hub"),
             Self::Lean => f.write_str("lean"),
+        }
+    }
+}
+
+/// What carries messages between two programs, as OpenTelemetry names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Transport {
+    Tcp,
+    Unix,
+    Pipe,
+}
+
+impl Transport {
+    pub const ALL: [Transport; 3] = [Self::Tcp, Self::Unix, Self::Pipe];
+
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Tcp => "tcp",
+            Self::Unix => "unix",
+            Self::Pipe => "pipe",
         }
     }
 }
@@ -128,6 +149,10 @@ pub struct Origin {
     pub folder: Option<Arc<Path>>,
     /// Whether the request has passed all steps on another node and only needs to reach its upstream.
     pub is_relayed: bool,
+    /// The gateway that the client called, if there are several.
+    pub called: Option<Arc<str>>,
+    /// `None` inside of one process.
+    pub transport: Option<Transport>,
 }
 
 impl Origin {
@@ -145,6 +170,8 @@ impl Origin {
             is_proven: false,
             folder: None,
             is_relayed: false,
+            called: None,
+            transport: None,
         }
     }
 
@@ -169,10 +196,40 @@ impl Origin {
         Self { is_proven, folder, ..self }
     }
 
-    /// From another node, which has carried out all steps already, or not.
+    /// Sets whether the request comes from another node, which has carried out all steps already.
     #[must_use]
     pub fn with_relayed(self, is_relayed: bool) -> Self {
         Self { is_relayed, ..self }
+    }
+
+    /// Calls this one of several gateways.
+    #[must_use]
+    pub fn with_called(self, called: Option<Arc<str>>) -> Self {
+        Self { called, ..self }
+    }
+
+    /// Reaches the gateway over this transport.
+    #[must_use]
+    pub fn with_transport(self, transport: Option<Transport>) -> Self {
+        Self { transport, ..self }
+    }
+
+    /// As which client the request takes turns with others in a queue. Never proof of anything: HTTP requests without a
+    /// credential have nothing in common but what the client states about itself, so those of one program take turns as
+    /// one client, and all that state nothing as another. Addresses and connections do not help: all come from this
+    /// machine, and a client opens a connection for each request that waits.
+    pub fn turn(&self) -> Arc<str> {
+        match &self.client {
+            ClientKey::Session(id) => id.clone(),
+            ClientKey::Connection(number) => format!("connection {number}").into(),
+            ClientKey::Principal(principal) => principal.name().clone(),
+            ClientKey::Request(_) => {
+                let mut hasher = DefaultHasher::new();
+                self.client_info.as_ref().map(Raw::as_bytes).hash(&mut hasher);
+                format!("program {:x}", hasher.finish()).into()
+            }
+            ClientKey::Gateway => "gateway".into(),
+        }
     }
 
     /// The gateway as a client of its upstreams.

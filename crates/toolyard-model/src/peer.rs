@@ -57,7 +57,7 @@ pub fn unanswerable(result: &Raw, capabilities: &Raw) -> Option<AskError> {
     })
 }
 
-/// What kind of result it is, if it is of a kind that a client with these capabilities does not know. Kinds beyond
+/// The type of the result, if a client with these capabilities does not know that type. Types beyond
 /// those of the specification belong to extensions, which a client declares.
 pub fn unknown_result_type(result: &Raw, capabilities: &Raw) -> Option<String> {
     let kind = result.member("resultType")?;
@@ -93,7 +93,7 @@ pub trait Back: Send + Sync + 'static {
     /// dropped and counted.
     fn notify(&self, notification: Notification);
 
-    /// The same for a notification of the gateway itself, which is no sign of life of the upstream.
+    /// The same for a notification of the gateway itself, which does not show that the upstream responds.
     fn notify_own(&self, notification: Notification) {
         self.notify(notification);
     }
@@ -117,7 +117,7 @@ impl Peer {
         Self(back)
     }
 
-    /// For calls of the gateway itself: notifications are dropped, questions are refused.
+    /// The peer of the gateway's own calls: notifications are dropped, questions are refused.
     pub fn none() -> Self {
         Self(Arc::new(NoClient))
     }

@@ -15,7 +15,7 @@ struct Identity {
     class: Arc<str>,
 }
 
-/// What identifies a principal.
+/// The identity of a principal.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum PrincipalId {
     /// A client that did not have to present anything: it reached a loopback listener or the local socket.

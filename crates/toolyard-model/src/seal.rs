@@ -108,7 +108,7 @@ impl Keys {
         BASE64URL_NOPAD.encode(&[&nonce[..], &sealed].concat())
     }
 
-    /// What was sealed, if it was sealed for this purpose with one of the keys.
+    /// Opens a sealed text, if it was sealed for this purpose with one of the keys.
     pub fn open(&self, purpose: &str, text: &str) -> Option<Vec<u8>> {
         let bytes = BASE64URL_NOPAD.decode(text.as_bytes()).ok()?;
         let (nonce, sealed) = bytes.split_first_chunk::<NONCE_LEN>()?;

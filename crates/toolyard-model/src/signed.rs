@@ -5,9 +5,10 @@ use std::fmt;
 use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use parking_lot::Mutex;
 use toolyard_proto::token::{BadToken, Checker, Rules, Use};
 
 use crate::private_file;
@@ -32,7 +33,7 @@ impl Signed {
 
     /// The answers to a challenge, one for each secret that is valid now.
     pub fn prove(&self, nonce: &str) -> Vec<String> {
-        let state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let state = self.0.lock();
         state.checker.rules().secrets.iter().map(|secret| secret.prove(nonce)).collect()
     }
 
@@ -49,7 +50,7 @@ impl Signed {
     /// The client that presents this token. This uses the token up.
     pub fn check(&self, token: Option<&str>) -> Result<Arc<str>, BadToken> {
         let token = token.ok_or(BadToken::Missing)?;
-        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.0.lock();
         let used = state.checker.check(token, now())?;
         state.record(&used).map_err(|error| {
             tracing::error!(target: "auth", %error, "refused a token: its use cannot be recorded");
@@ -157,7 +158,7 @@ mod tests {
         let path = folder.path().join("used-tokens");
         let (secret, rules) = rules();
         let signed = Signed::recorded(rules, &path).unwrap();
-        signed.0.lock().unwrap().record.as_mut().unwrap().file = File::open(&path).unwrap();
+        signed.0.lock().record.as_mut().unwrap().file = File::open(&path).unwrap();
         assert_eq!(signed.check(Some(&secret.mint("a", now()))), Err(BadToken::Unrecorded));
     }
 }

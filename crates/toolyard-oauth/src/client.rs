@@ -22,6 +22,7 @@ mod sign_in;
 mod device;
 mod token;
 mod vault;
+mod shared;
 mod keeper;
 mod pages;
 mod callback;
@@ -41,10 +42,11 @@ pub(crate) use token::basic;
 pub use upstream::UpstreamAuth;
 pub use vault::{Credential, Vault};
 
-/// The owner of the sign-ins that the user of the gateway makes, and that all principals share where the config sets that.
+/// The owner of the sign-ins that the user of the gateway makes, and that all principals share where the config sets
+/// that.
 pub const SHARED: &str = "local";
 
-/// What the config sets for signing in at one server or provider.
+/// The settings for signing in at one server or provider.
 #[derive(Clone, Default, PartialEq, Eq, Hash)]
 pub struct Settings {
     /// A client that was registered by hand.
@@ -106,7 +108,7 @@ pub(crate) fn random(bytes: usize) -> String {
     data_encoding::BASE64URL_NOPAD.encode(&buffer)
 }
 
-/// In seconds since 1970.
+/// The current time in seconds since 1970.
 pub(crate) fn now() -> u64 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     since.unwrap_or_default().as_secs()

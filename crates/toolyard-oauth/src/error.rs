@@ -4,7 +4,7 @@ use std::fmt;
 
 use toolyard_proto::Reason;
 
-/// What kind of failure it was; the caller decides by it what to do next.
+/// The kind of failure, by which the caller decides what to do next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// The server does not offer OAuth.
@@ -42,9 +42,14 @@ impl Error {
         Self::new(Kind::Unreachable, reason)
     }
 
-    /// Whether the refresh token or code is of no use any more.
+    /// Whether the refresh token or code is no longer valid.
     pub fn is_invalid_grant(&self) -> bool {
         matches!(&self.kind, Kind::Refused(code) if code == "invalid_grant")
+    }
+
+    /// Whether the authorization server no longer knows the client.
+    pub fn is_invalid_client(&self) -> bool {
+        matches!(&self.kind, Kind::Refused(code) if code == "invalid_client")
     }
 }
 

@@ -19,7 +19,7 @@ use toolyard_proto::Reason;
 use crate::error::Error;
 use crate::url;
 
-/// For one whole exchange.
+/// How long one whole exchange may take.
 const PATIENCE: Duration = Duration::from_secs(20);
 const LARGEST: usize = 1024 * 1024;
 

@@ -34,14 +34,14 @@ use issuer::{Issuer, Lookup};
 use known::Known;
 use token::Token;
 
-/// Where the metadata of a view is, followed by its path.
+/// The path of the metadata of a view, to which the view's path is appended.
 const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";
 /// No token of a usual issuer is longer.
 const LONGEST_TOKEN: usize = 16 * 1024;
 /// How long a signature that was checked counts. Then the issuer may have withdrawn its key.
 const RECHECK: Duration = Duration::from_mins(5);
 
-/// What the config sets for tokens of issuers.
+/// The settings for tokens of issuers.
 #[derive(Clone, Debug)]
 pub struct ResourceSettings {
     /// The address of the gateway as clients reach it, without a slash at the end.
@@ -49,7 +49,7 @@ pub struct ResourceSettings {
     pub issuers: Vec<String>,
     /// Where the keys of the issuer are, if its metadata does not say so.
     pub jwks_uri: Option<String>,
-    /// What `aud` may be, in place of the address of the view.
+    /// The accepted values of `aud`, in place of the address of the view.
     pub audience: Vec<String>,
     /// Scopes that each token must have.
     pub scopes: Vec<String>,

@@ -1,4 +1,4 @@
-//! What the gateway serves over HTTP for OAuth: the pages of a sign-in, and the metadata of its views.
+//! Serves the pages of sign-ins, and the metadata of the gateway's views.
 
 use std::sync::Arc;
 
@@ -27,6 +27,10 @@ impl Web {
 }
 
 impl PublicPages for Web {
+    fn sign_in(&self, request: &PageRequest) -> Option<String> {
+        SignIns::id_in(&request.path, &request.query)
+    }
+
     fn page(&self, request: PageRequest) -> BoxFuture<Option<PageResponse>> {
         let PageRequest { method, path, query } = request;
         let (sign_ins, confirmed) = (self.sign_ins.clone(), method == Method::POST);

@@ -1,4 +1,4 @@
-//! From a response to the result of a call.
+//! Converts a response of the service to the result of a call.
 
 use bytes::Bytes;
 use data_encoding::BASE64;

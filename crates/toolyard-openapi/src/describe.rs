@@ -1,4 +1,4 @@
-//! From the operations of a description to the definitions of tools.
+//! Converts the operations of a description to definitions of tools.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,7 +26,7 @@ pub struct Operation {
     pub(crate) body: Option<Body>,
 }
 
-/// Where an argument goes.
+/// The part of the request that an argument goes to.
 #[derive(Debug)]
 pub(crate) struct Place {
     /// Its name among the arguments, which may differ where two places have one name.
@@ -54,7 +54,9 @@ pub struct Skipped {
 }
 
 pub(crate) fn operations(spec: &Spec, whole: &Value) -> (Vec<Operation>, Vec<Skipped>) {
-    let (mut operations, mut skipped, mut names) = (Vec::new(), Vec::new(), BTreeSet::new());
+    let mut operations = Vec::new();
+    let mut skipped = Vec::new();
+    let mut names = BTreeSet::new();
     for (path, method, written) in spec.operations() {
         match operation(spec, whole, &path, &method, written, &mut names) {
             Ok(operation) => operations.push(operation),
@@ -102,7 +104,7 @@ fn operation(
     Ok(Operation { definition, name, method: method.clone(), path: path.to_owned(), places, body })
 }
 
-/// Those of the operation, and those of its path that it does not replace.
+/// The parameters of the operation, and those of its path that it does not replace.
 fn parameters(spec: &Spec, path: &str, written: &Written) -> Result<Vec<Parameter>, String> {
     let mut all = written.parameters(spec).map_err(|error| error.to_string())?;
     let shared = spec.paths.as_ref().and_then(|paths| paths.get(path)).map(|item| item.parameters.as_slice());

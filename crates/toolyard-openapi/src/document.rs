@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::describe::{self, Operation, Skipped};
 
-/// What an OpenAPI description offers.
+/// An OpenAPI description, reduced to the operations that become tools.
 #[derive(Debug)]
 pub struct Description {
     pub title: String,
@@ -50,7 +50,7 @@ fn parse(text: &str) -> Result<Value, String> {
     yaml_serde::from_str(text).map_err(|error| format!("it is not valid YAML: {error}"))
 }
 
-/// The first server, with the defaults of its variables. A path alone is no address.
+/// The first server, with the defaults of its variables. A path alone is not an address.
 fn base(spec: &Spec) -> Option<String> {
     let server = spec.primary_server()?;
     let mut url = server.url.clone();

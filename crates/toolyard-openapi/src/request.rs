@@ -1,4 +1,4 @@
-//! From the arguments of a call to the request that it sends.
+//! Converts the arguments of a call to the request to the service.
 
 use bytes::Bytes;
 use form_urlencoded::Serializer;

@@ -78,7 +78,9 @@ impl OpenApiServer {
             operation.ok_or_else(|| CallError::invalid_params(format!("unknown tool: {name}")))?;
         let arguments: Map<String, Value> =
             request.params.member("arguments").and_then(|all| all.read().ok()).unwrap_or_default();
-        let (base, headers, info) = (self.base.clone(), self.headers.clone(), self.info.clone());
+        let base = self.base.clone();
+        let headers = self.headers.clone();
+        let info = self.info.clone();
         Ok(Box::pin(async move {
             let result = match operation.request(&base, &headers, &arguments) {
                 Ok(request) => sent(request, &base).await,

@@ -18,7 +18,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// In which way a definition has changed.
+/// The class of a change of a definition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Class {
@@ -55,7 +55,7 @@ impl Class {
         ("other", Self::Other),
     ];
 
-    /// What it means, for people.
+    /// The meaning of the class, for people.
     pub fn meaning(self) -> &'static str {
         match self {
             Self::Wording => "its wording changed",
@@ -71,7 +71,7 @@ impl Class {
     }
 }
 
-/// What happens when a definition changes.
+/// The action for a changed definition.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Action {
     /// The new definition is recorded.
@@ -128,6 +128,8 @@ pub struct Held {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Why {
     Changed(Vec<Class>),
+    /// The record of what was accepted cannot be read, so nothing can be compared with it.
+    DamagedRecord(String),
     /// It differs from the lock file.
     Locked(Vec<Class>),
     /// The lock file does not have it.
@@ -144,6 +146,9 @@ impl fmt::Display for Why {
         };
         match self {
             Self::Changed(classes) => write!(f, "its definition changed ({})", meanings(classes)),
+            Self::DamagedRecord(error) => {
+                write!(f, "the record of accepted definitions cannot be read: {error}")
+            }
             Self::Locked(classes) => {
                 write!(f, "its definition differs from the lock file ({})", meanings(classes))
             }
@@ -156,6 +161,6 @@ impl fmt::Display for Why {
 impl Held {
     /// Whether `toolyard approve` can accept it; a lock file is changed by `toolyard lock` only.
     pub fn is_locked(&self) -> bool {
-        !matches!(self.why, Why::Changed(_))
+        !matches!(self.why, Why::Changed(_) | Why::DamagedRecord(_))
     }
 }

@@ -1,23 +1,24 @@
-//! Rules about who may call which tool, get which prompt and read which resource, with which arguments. The first rule that matches decides. Rules are compiled
-//! in two steps: once per class of principals (those that the same rules can concern), and once per class and
-//! target, so that a call costs two lookups and only the conditions on its arguments.
+//! Rules about who may call which tool, get which prompt and read which resource, with which arguments. The first rule
+//! that matches decides. Rules are compiled in two steps: once per class of principals (those that the same rules can
+//! concern), and once per class and target, so that a call costs two lookups and only the conditions on its arguments.
 
 mod args;
 mod condition;
+mod loops;
 mod policy;
 #[cfg(test)]
 mod tests;
 
 pub use args::Test;
 pub use condition::Condition;
-pub use policy::{Class, Decision, Policy, Verdict};
+pub use policy::{Decision, Policy, PrincipalClass, Verdict};
 
 use std::fmt;
 use std::time::Duration;
 
 use serde_json::Value;
 
-/// What a rule does with a call.
+/// The action of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Do {
     Allow,
@@ -60,7 +61,7 @@ pub struct Rule {
     pub when: Option<Condition>,
     pub action: Do,
     pub approval: Approval,
-    /// Where it is written, for explanations.
+    /// The file and line of the rule, for explanations.
     pub place: String,
 }
 
@@ -88,7 +89,7 @@ impl Names {
     }
 }
 
-/// Who approves, and for how long that holds.
+/// Who approves, and how long the approval is valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Approval {
     pub by: By,
@@ -100,7 +101,7 @@ pub struct Approval {
 }
 
 impl Approval {
-    /// For how long an approval of the session holds, if there can be one.
+    /// How long an approval for the session is valid, if there can be one.
     pub fn session(self) -> Option<Duration> {
         self.is_for_session.then_some(self.expires)
     }
@@ -126,7 +127,7 @@ pub enum By {
     Operator,
 }
 
-/// What a rule requires of annotations, or what a tool has.
+/// The annotations that a rule requires, or that a tool has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Annotations {
     pub read_only: Option<bool>,
@@ -136,7 +137,7 @@ pub struct Annotations {
 }
 
 impl Annotations {
-    /// Those of a definition, with the protocol's defaults where it gives none.
+    /// The annotations of a definition, with the protocol's defaults where it has none.
     pub fn of(definition: &Value) -> Self {
         let hint = |name: &str, default| Some(definition["annotations"][name].as_bool().unwrap_or(default));
         Self {
@@ -169,7 +170,7 @@ pub struct Who<'a, R> {
     pub class: &'a str,
 }
 
-/// What a request is about.
+/// The kind of a request's subject.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
     Tool,
@@ -228,7 +229,7 @@ impl Rule {
         !self.args.is_empty() || self.when.is_some()
     }
 
-    /// What a server that is not trusted states about its tools may only tighten.
+    /// Whether the rule may only make the decision stricter, because it uses annotations of an untrusted server.
     fn only_tightens(&self, target: &Target<'_>) -> bool {
         !self.annotations.is_empty() && !target.is_trusted
     }

@@ -6,7 +6,7 @@ mod check;
 mod message;
 mod result;
 
-pub use check::{Offered, Refusal, check_tools};
+pub use check::{Offered, RefusedTool, check_tools};
 pub use message::{AppMessage, Misread, Partial, Progress, Register, Registered, ToolResponse};
 pub use result::{missing_result, to_tool_result, wrap_plain_result};
 
@@ -24,7 +24,7 @@ pub const MOST_PARTIAL: usize = 64 * 1024;
 /// The key in the `_meta` of a progress notification under which a partial result is sent: an array of content
 /// blocks.
 pub const PARTIAL: &str = "dev.toolyard/partial";
-/// In the `_meta` of a tool that can be called and is found by search, but is not listed.
+/// The key in the `_meta` of a tool that can be called and is found by search, but is not listed.
 pub const UNLISTED: &str = "dev.toolyard/unlisted";
 
 /// `toolInvocation`: a call. `tool` is the name that the app gave, in JSON; `parameters` are the arguments as

@@ -3,7 +3,7 @@
 
 /// 400 years, after which the calendar repeats itself.
 const ERA: i64 = 146_097;
-/// From the first of March of the year 0 to 1970.
+/// The days from the first of March of the year 0 to 1970.
 const EPOCH: i64 = 719_468;
 
 /// Year, month and day.
@@ -42,7 +42,9 @@ pub fn days(year: i64, month: i64, day: i64) -> i64 {
 pub fn rfc3339(since_1970: std::time::Duration) -> String {
     let (seconds, millis) = (since_1970.as_secs(), since_1970.subsec_millis());
     let (year, month, day) = date(i64::try_from(seconds / 86_400).unwrap_or_default());
-    let (hour, minute, second) = (seconds / 3_600 % 24, seconds / 60 % 60, seconds % 60);
+    let hour = seconds / 3_600 % 24;
+    let minute = seconds / 60 % 60;
+    let second = seconds % 60;
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{millis:03}Z")
 }
 

@@ -1,4 +1,4 @@
-//! From bytes to messages on a stream: newline-delimited JSON and server-sent events, both bounded.
+//! Codecs for streams: newline-delimited JSON and server-sent events, both bounded.
 
 pub mod line;
 pub mod sse;

@@ -111,7 +111,7 @@ pub struct CallError {
     pub origin: Fault,
     pub retry: Retry,
     pub kind: Kind,
-    /// What failed, why, and what to do about it.
+    /// The failure, its cause, and what to do about it.
     pub reason: Reason,
     /// How long to wait before trying again, where that is known.
     pub retry_after: Option<Duration>,
@@ -235,7 +235,7 @@ impl CallError {
     }
 }
 
-/// What is added to an error, or changed in it.
+/// Methods that add to an error or change it.
 impl CallError {
     /// Names the upstream it happened at.
     #[must_use]

@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_legacy_client_knows_is_not_touched() {
+    fn content_that_a_legacy_client_knows_is_unchanged() {
         let text = r#"{ "content":[ {"type":"text", "text":"x"} ,{"type":"audio","data":""} ],"structuredContent": {"a" : 1}, "x":1.50}"#;
         check(Revision::V2025_11_25, "tools/call", text, text);
         check(Revision::V2025_11_25, "ping", "{}", "{}");
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_legacy_client_does_not_know_becomes_text_or_goes() {
+    fn content_that_a_legacy_client_does_not_know_becomes_text_or_is_removed() {
         use Revision::{V2024_11_05, V2025_03_26, V2025_06_18, V2025_11_25};
         let link =
             r#"{"content":[{"type":"resource_link","name":"n","uri":"a:b"}, 1],"structuredContent":{}}"#;

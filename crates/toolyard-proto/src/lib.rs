@@ -1,4 +1,4 @@
-//! What travels: MCP messages, eras, codecs, names. No IO and no clock, so that every rule here can be
+//! The protocol: MCP messages, eras, codecs, names. No IO and no clock, so that every rule here can be
 //! tested with data alone.
 
 pub mod raw;
@@ -14,7 +14,7 @@ pub mod splice;
 pub mod params;
 mod pattern;
 mod scan;
-pub mod fit;
+pub mod sanitize;
 pub mod codec;
 pub mod name;
 pub mod uri;

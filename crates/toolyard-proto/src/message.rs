@@ -16,7 +16,7 @@ use crate::scan::Scan;
 use crate::{Method, Params, Raw, RpcError};
 use envelope::Envelope;
 
-/// Deeper nesting than this is refused in what clients send.
+/// Messages of clients with deeper nesting are refused.
 pub const MAX_NESTING: usize = 128;
 
 /// A request id in the text it was sent in: `1` and `"1"` are different ids.
@@ -40,7 +40,7 @@ impl Id {
         (bytes.first() == Some(&b'"') || integer).then_some(Self(raw))
     }
 
-    /// The number, if it is one of those we mint.
+    /// The number, if the id is one that Toolyard made.
     pub fn as_u64(&self) -> Option<u64> {
         self.0.read().ok()
     }
@@ -329,7 +329,7 @@ pub fn leading_id(start: &Bytes) -> Option<Id> {
     Id::from_raw(Raw::part_of(start, id?))
 }
 
-/// In pieces whose count fits into a byte, many bytes are counted at once.
+/// Counts opening brackets in pieces whose count fits into a byte, so that many bytes are counted at once.
 fn count_openings(bytes: &[u8]) -> usize {
     let count = |piece: &[u8]| piece.iter().map(|byte| u8::from(matches!(byte, b'{' | b'['))).sum::<u8>();
     bytes.chunks(usize::from(u8::MAX)).map(|piece| usize::from(count(piece))).sum()

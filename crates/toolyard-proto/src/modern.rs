@@ -47,7 +47,7 @@ impl LogLevel {
     }
 }
 
-/// What a modern request states about its sender.
+/// The data about its sender that a modern request carries.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RequestMeta {
     pub revision: Revision,
@@ -56,7 +56,7 @@ pub struct RequestMeta {
     pub log_level: Option<LogLevel>,
 }
 
-/// What the parameters of a request claim about their era.
+/// The era that the parameters of a request claim.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Claim {
     /// No protocol version at all: a legacy client, or a malformed request.
@@ -69,19 +69,19 @@ pub fn claim(params: Option<&Raw>) -> Claim {
     version.map_or(Claim::None, Claim::Version)
 }
 
-/// What the endpoint looks at in the parameters of a request, found in one pass.
+/// The parts of a request's parameters that the endpoint uses, found in one pass.
 #[derive(Clone, Debug, Default)]
 pub struct Found {
     /// The parameters themselves; `{}` where there are none.
     pub params: Params,
-    pub envelope: Envelope,
+    pub envelope: MetaEnvelope,
     /// The member that the `Mcp-Name` header repeats.
     pub name: Option<Raw>,
 }
 
-/// What `_meta` contains about the request itself, not checked yet.
+/// The members of `_meta` about the request itself, not checked yet.
 #[derive(Clone, Debug, Default)]
-pub struct Envelope {
+pub struct MetaEnvelope {
     is_there: bool,
     /// Some key is a duplicate.
     is_ambiguous: bool,
@@ -91,7 +91,7 @@ pub struct Envelope {
     log_level: Option<Raw>,
 }
 
-impl Envelope {
+impl MetaEnvelope {
     pub fn claim(&self) -> Claim {
         self.version.clone().map_or(Claim::None, Claim::Version)
     }
@@ -123,7 +123,7 @@ impl Envelope {
 
 pub fn find_parts(method: &Method, params: Option<&Params>) -> Found {
     let Some(params) = params.cloned().map(Params::outlined) else { return Found::default() };
-    let envelope = Envelope::find(&params);
+    let envelope = MetaEnvelope::find(&params);
     let name = name_member(method).and_then(|key| params.member(key));
     Found { params, envelope, name }
 }
@@ -136,8 +136,8 @@ impl RequestMeta {
     }
 
     /// The same, where the envelope has been found already.
-    pub fn judge(envelope: Envelope) -> Result<Self, CallError> {
-        let Envelope { is_there, is_ambiguous, version, capabilities, client_info, log_level } = envelope;
+    pub fn judge(envelope: MetaEnvelope) -> Result<Self, CallError> {
+        let MetaEnvelope { is_there, is_ambiguous, version, capabilities, client_info, log_level } = envelope;
         if !is_there {
             return Err(CallError::bad_envelope("`params._meta` is required in every request"));
         }

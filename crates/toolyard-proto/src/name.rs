@@ -25,7 +25,7 @@ pub const LEAN: &str = "lean";
 const RESERVED: [&str; 4] = ["p", "hub", LEAN, YARD];
 const MAX_ID_LEN: usize = 64;
 const HASH_LEN: usize = 8;
-/// What clients accept.
+/// The length of a name that clients accept.
 const MAX_TOOL_LEN: usize = 128;
 
 /// The id of an upstream: a letter, then letters, digits, `_` and `-`.
@@ -50,7 +50,7 @@ pub enum NameError {
 }
 
 impl NameError {
-    /// What to write instead.
+    /// The advice for the user: what to write instead.
     pub fn hint(&self) -> String {
         match self {
             Self::Empty => "choose a short word such as `files`".to_owned(),

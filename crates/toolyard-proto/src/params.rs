@@ -11,7 +11,7 @@ use crate::splice::{self, Key, Member, Twice};
 
 /// A request has a name, arguments and `_meta`, and that has as many members.
 const USUAL: usize = 4;
-/// Of parameters with more members, or more in `_meta`, there is no outline: it would be larger than they are.
+/// Parameters with more members, or with more in `_meta`, have no outline: it would be larger than they are.
 const MOST: usize = 64;
 
 /// Parameters in the bytes they were sent in. Everything that can be asked of [`Raw`] can be asked of them; what
@@ -23,11 +23,11 @@ pub struct Params {
     outline: Option<Arc<Outline>>,
 }
 
-/// Where the members stand, and those of `_meta`.
+/// The positions of the members, and of those of `_meta`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Outline {
     members: Vec<Member>,
-    /// Of several `_meta`, those of the last.
+    /// The members of `_meta`; of the last one if there are several.
     meta: Vec<Member>,
 }
 
@@ -105,7 +105,7 @@ impl Params {
         }
     }
 
-    /// With the value at `range` replaced by another.
+    /// Replaces the value at `range`.
     pub fn replaced(self, range: Range<usize>, value: &[u8]) -> Self {
         let is_inside = |meta: Range<usize>| meta.start <= range.start && range.end <= meta.end;
         let is_meta = self.find("_meta").is_some_and(is_inside);
@@ -144,7 +144,7 @@ impl Outline {
         Some(outline)
     }
 
-    /// Of text already known to be JSON; nothing if it has very many members.
+    /// The outline of text that is known to be JSON; `None` if it has very many members.
     fn walk(params: &[u8]) -> Option<Self> {
         let members: Vec<Member> = splice::members(params).take(MOST + 1).collect();
         let meta = members.iter().rfind(|member| member.is(params, "_meta"));
@@ -158,7 +158,7 @@ impl Outline {
         found.map(|member| member.value.clone())
     }
 
-    /// With a value, which is not in `_meta`, replaced by one of another length: everything after it moves.
+    /// The outline after a value outside of `_meta` was replaced by one of another length: everything after it moves.
     fn replaced(mut self, range: &Range<usize>, len: usize) -> Self {
         for Member { key: Key { at: key, .. }, value } in self.members.iter_mut().chain(&mut self.meta) {
             for place in [&mut key.start, &mut key.end, &mut value.start, &mut value.end] {

@@ -5,9 +5,9 @@ use std::fmt;
 /// A text in which `*` matches any run of characters.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Pattern {
-    /// What the text starts with; the whole text where there is no `*`.
+    /// The start of the text; the whole text where there is no `*`.
     head: String,
-    /// What follows each `*`, in order; empty where there is none.
+    /// The text that follows each `*`, in order; empty where there is none.
     rest: Vec<String>,
 }
 

@@ -57,7 +57,7 @@ impl Raw {
         Self(Bytes::from(serde_json::to_vec(value).expect("plain data always renders as JSON")))
     }
 
-    /// For bytes that were put together from valid parts.
+    /// Wraps bytes that were assembled from valid parts.
     pub fn assembled(bytes: impl Into<Bytes>) -> Self {
         let bytes = bytes.into();
         debug_assert!(serde_json::from_slice::<&RawValue>(&bytes).is_ok(), "assembled JSON is valid");

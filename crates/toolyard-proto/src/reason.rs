@@ -3,8 +3,8 @@
 
 use std::fmt;
 
-/// What failed, why, and a hint. [`Display`](fmt::Display) renders all of it as one line. One pointer wide, so that
-/// errors stay small.
+/// A failure with its cause and a hint. [`Display`](fmt::Display) renders all of it as one line. One pointer wide, so
+/// that errors stay small.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reason(Box<Parts>);
 
@@ -89,12 +89,12 @@ impl Reason {
         self.0.subject.is_some()
     }
 
-    /// What to do about it.
+    /// The hint: what to do about the failure.
     pub fn hint(&self) -> Option<&str> {
         self.0.hint.as_deref()
     }
 
-    /// What failed and why, without the subject and without the hint.
+    /// The failure and its cause, without the subject and without the hint.
     pub fn summary(&self) -> String {
         match &self.0.cause {
             Some(cause) => format!("{}: {cause}", self.0.what),

@@ -34,7 +34,7 @@ impl<'a> Scan<'a> {
         key.equals(self.text.as_bytes(), name)
     }
 
-    /// The byte that comes next; 0, which is no part of JSON, at the end.
+    /// The byte that comes next; 0, which is not part of JSON, at the end.
     #[inline]
     pub(crate) fn peek(&self) -> u8 {
         self.text.as_bytes().get(self.at).copied().unwrap_or(0)

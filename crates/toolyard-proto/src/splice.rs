@@ -141,7 +141,7 @@ fn skip_space(bytes: &[u8], mut at: usize) -> usize {
 /// Strings up to this long are searched byte by byte.
 const SHORT: usize = 12;
 
-/// Where the string that starts at `at` ends (after the closing quote).
+/// The end of the string that starts at `at` (after the closing quote).
 pub fn end_of_string(bytes: &[u8], at: usize) -> usize {
     closing_quote(bytes, at).map_or(bytes.len(), |(end, _)| end)
 }
@@ -169,7 +169,7 @@ pub(crate) fn closing_quote(bytes: &[u8], at: usize) -> Option<(usize, bool)> {
     None
 }
 
-/// Where the value that starts at `at` ends.
+/// The end of the value that starts at `at`.
 pub fn end_of_value(bytes: &[u8], at: usize) -> usize {
     match bytes.get(at) {
         Some(b'"') => end_of_string(bytes, at),

@@ -15,12 +15,12 @@ pub const SHORTEST_SECRET: usize = 16;
 const MOST_USED: usize = 100_000;
 const LONGEST_CLIENT: usize = 128;
 
-/// What both sides know.
+/// The secret that both sides know.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(Vec<u8>);
 
 impl Secret {
-    /// From base64, as written in a config.
+    /// Parses the base64 form that configs contain.
     pub fn parse(text: &str) -> Option<Self> {
         let bytes = BASE64.decode(text.trim().as_bytes()).ok()?;
         (bytes.len() >= SHORTEST_SECRET).then_some(Self(bytes))
@@ -63,7 +63,7 @@ pub fn is_nonce(text: &str) -> bool {
     (32..=128).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-/// What is signed to answer a challenge. Without a colon, so that no proof is a token.
+/// The text that is signed to answer a challenge. Without a colon, so that no proof is a token.
 fn proven(nonce: &str) -> String {
     format!("toolyard gateway proof {nonce}")
 }
@@ -79,7 +79,7 @@ impl fmt::Debug for Secret {
 pub enum BadToken {
     #[error("a token is required")]
     Missing,
-    #[error("the token has not the form ClientId:UnixTimestamp:Signature")]
+    #[error("the token does not have the form ClientId:UnixTimestamp:Signature")]
     Malformed,
     #[error("the token was made with another secret")]
     Signature,
@@ -93,7 +93,7 @@ pub enum BadToken {
     Unrecorded,
 }
 
-/// What makes a token good.
+/// The rules that decide whether a token is valid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rules {
     /// Any of these; two while one takes the other's place.
@@ -108,7 +108,7 @@ impl Rules {
     pub const WINDOW: u64 = 30 * 60;
     pub const SKEW: u64 = 2 * 60;
 
-    /// Who made it and when, if it is valid now. Does not check whether it was used before.
+    /// Returns who made the token and when, if it is valid now. Does not check whether it was used before.
     pub fn verify(&self, token: &str, now: u64) -> Result<(String, u64), BadToken> {
         let (signed, signature) = token.rsplit_once(':').ok_or(BadToken::Malformed)?;
         let (client, made) = signed.rsplit_once(':').ok_or(BadToken::Malformed)?;
@@ -160,7 +160,7 @@ impl Checker {
         &self.rules
     }
 
-    /// Who presents it. A token is valid once.
+    /// Returns who presents the token. A token is valid once.
     pub fn check(&mut self, token: &str, now: u64) -> Result<Use, BadToken> {
         let (client, made) = self.rules.verify(token, now)?;
         self.forget_before(now.saturating_sub(self.rules.window + self.rules.skew));

@@ -33,15 +33,15 @@ pub fn to_shown(id: &UpstreamId, uri: &str) -> String {
 
 /// The upstream's id and its own URI, of a URI or template that a client was shown.
 ///
-/// The id only has the form of one: every `ui://X/rest` and `skill://X/rest` can be read this way, so the caller looks whether it
-/// knows such an upstream (without regard to case, since a client may normalise the URI).
+/// The id only has the form of one: every `ui://X/rest` and `skill://X/rest` can be read this way, so the caller looks
+/// whether it knows such an upstream (without regard to case, since a client may normalise the URI).
 pub fn from_shown(shown: &str) -> Option<(&str, String)> {
     let (head, tail) = split_shown(shown)?;
     let (id, rest) = tail.split_once('/')?;
     has_id_shape(id).then(|| (id, format!("{head}{rest}")))
 }
 
-/// What came before the id in the original, and everything from the id on.
+/// The part of the original before the id, and everything from the id on.
 fn split_shown(shown: &str) -> Option<(&str, &str)> {
     if let Some(scheme) = KEPT.into_iter().find(|scheme| shown.starts_with(scheme)) {
         return Some(shown.split_at(scheme.len()));
@@ -54,7 +54,7 @@ fn split_shown(shown: &str) -> Option<(&str, &str)> {
     (insertion.start == WITH_SCHEME).then(|| inner.split_at(insertion.id_at))
 }
 
-/// What makes a shown URI of an upstream's: one text at its start, and the id and a slash further in.
+/// The texts that turn an upstream's URI into a shown one: one text at its start, and the id and a slash further in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Insertion {
     start: &'static str,
@@ -62,7 +62,7 @@ struct Insertion {
     is_ui: bool,
 }
 
-/// What clients know a scheme as.
+/// The meaning of a scheme for clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Scheme {
     Ui,
@@ -92,7 +92,7 @@ impl Insertion {
     }
 }
 
-/// Where the colon after the scheme ends, and what the scheme is. Only in lower case: hosts compare text.
+/// The end of the colon after the scheme, and the scheme. Only in lower case: hosts compare text.
 fn scheme(units: &mut impl Iterator<Item = (u8, usize)>) -> Option<(usize, Scheme)> {
     let (mut is_ui, mut is_skill) = (true, true);
     for (len, (byte, end)) in units.enumerate() {

@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_can_change_a_terminal_is_escaped() {
+    fn control_characters_are_escaped() {
         assert_eq!(line("plain é 漢"), "plain é 漢");
         assert_eq!(line("a\x1b[2Jb\rc\nd\te\u{9b}f\u{202e}g"), r"a\u{1b}[2Jb\rc\nd\te\u{9b}f\u{202e}g");
         assert_eq!(lines("a\r\nb\tc\x07\rd"), "a\nb\tc\\u{7}\\rd");

@@ -166,7 +166,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_not_json_is_no_message(
+    fn text_that_is_not_json_is_not_a_message(
         object in any_object(),
         at in any::<prop::sample::Index>(),
         damage in prop_oneof![any::<u8>(), prop::sample::select(b"\"\\{}[],:0-.eu\n".to_vec())],

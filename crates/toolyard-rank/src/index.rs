@@ -9,7 +9,7 @@ const SATURATION: f32 = 1.2;
 /// How much long documents are held back.
 const LENGTH_WEIGHT: f32 = 0.75;
 
-/// What is to be found: texts, each counted with a weight. A weight of 3 counts each word three times.
+/// A searchable document: texts, each with a weight. A weight of 3 counts each word three times.
 #[derive(Clone, Debug, Default)]
 pub struct Document {
     counts: HashMap<String, f32>,
@@ -27,7 +27,7 @@ impl Document {
     }
 }
 
-/// Identifies a document of an index. Ids are given in ascending order and never reused.
+/// Identifies a document of an index. Ids are given in ascending order and not reused until [`Index::compact`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct DocumentId(u32);
 
@@ -89,6 +89,36 @@ impl Index {
         self.live -= 1;
         self.total_length -= f64::from(stored.length);
         true
+    }
+
+    /// Frees what removed documents left behind: the others get new ids without gaps, in the same order. Returns the
+    /// new ids, by the former [`DocumentId::index`].
+    pub fn compact(&mut self) -> Vec<Option<DocumentId>> {
+        let mut next = 0..;
+        let mut moved = |stored: &Option<Stored>| stored.as_ref().and_then(|_| next.next()).map(DocumentId);
+        let documents: Vec<Option<DocumentId>> = self.documents.iter().map(&mut moved).collect();
+        self.documents.retain(Option::is_some);
+        self.documents.shrink_to_fit();
+        let mut terms: Vec<Option<u32>> = Vec::with_capacity(self.postings.len());
+        let mut used = 0;
+        for postings in &mut self.postings {
+            for (document, _) in postings.iter_mut() {
+                // Postings name only documents that are there.
+                *document = documents[*document as usize].map_or(*document, |moved| moved.0);
+            }
+            terms.push((!postings.is_empty()).then_some(used));
+            used += u32::from(!postings.is_empty());
+        }
+        self.postings.retain(|postings| !postings.is_empty());
+        self.postings.shrink_to_fit();
+        self.terms.retain(|_, term| terms[*term as usize].map(|moved| *term = moved).is_some());
+        self.terms.shrink_to_fit();
+        for stored in self.documents.iter_mut().flatten() {
+            for term in &mut stored.terms {
+                *term = terms[*term as usize].unwrap_or(*term);
+            }
+        }
+        documents
     }
 
     /// How many documents there are.
@@ -252,6 +282,17 @@ mod tests {
                 prop_assert!((score - expected).abs() < 1e-4, "{} {}", score, expected);
             }
             prop_assert_eq!(all.len(), kept.len());
+
+            let scores: Vec<f32> = scores.into_iter().enumerate().filter(|(at, _)| texts[*at].1).map(|(_, score)| score).collect();
+            let moved = all.compact();
+            prop_assert_eq!(all.scores(&query), scores, "a compaction changes no score");
+            prop_assert_eq!(moved.iter().flatten().count(), kept.len());
+            prop_assert_eq!(all.terms.len(), kept.terms.len());
+            prop_assert_eq!(all.postings.len(), kept.postings.len());
+            for document in moved.into_iter().flatten() {
+                prop_assert!(all.remove(document));
+            }
+            prop_assert!(all.is_empty() && all.postings.iter().all(Vec::is_empty));
         }
     }
 }

@@ -8,7 +8,7 @@ const TITLE_WEIGHT: f32 = 2.0;
 const DESCRIPTION_WEIGHT: f32 = 1.0;
 const PARAMETER_WEIGHT: f32 = 0.5;
 
-/// What a synonym counts of the word that was given.
+/// The weight of a synonym, relative to the given word.
 const SYNONYM_WEIGHT: f32 = 0.6;
 
 /// Stems of words with which questions are asked, and which do not describe a tool.

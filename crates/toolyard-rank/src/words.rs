@@ -9,7 +9,7 @@ const STOP_WORDS: [&str; 25] = [
 /// Endings that are cut, longest first.
 const ENDINGS: [&str; 10] = ["ations", "ation", "ings", "ing", "ies", "ers", "ed", "er", "es", "s"];
 
-/// What must be left of a word when an ending is cut.
+/// The minimum length of a word after its ending is cut.
 const MIN_STEM: usize = 4;
 
 /// The terms of a text, in order, with repetitions. An identifier of several parts yields itself and its parts.

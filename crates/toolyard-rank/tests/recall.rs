@@ -12,6 +12,7 @@ use toolyard_rank::tools::{ToolIndex, ToolText};
 
 const DEFINITIONS: &str = include_str!("recall/definitions.json");
 const TASKS: &str = include_str!("recall/tasks.tsv");
+const GUIDE: &str = include_str!("../../../docs/guide/lean.md");
 const HELD_OUT: &str = include_str!("recall/held_out.tsv");
 
 #[derive(Deserialize)]
@@ -29,6 +30,8 @@ struct Tool {
     title: String,
     description: String,
     parameters: BTreeMap<String, String>,
+    /// The length of the whole definition as the server sends it, with its schemas.
+    bytes: u64,
 }
 
 /// What is to be done, and the tools that can do it.
@@ -124,6 +127,28 @@ fn the_right_tool_is_found_for_tasks_that_were_never_tuned_for() {
 fn the_right_tool_is_found_for_the_tasks_of_the_tuning() {
     let recall = measured(TASKS);
     check(&recall, &recall.missed);
+}
+
+#[test]
+fn the_guide_has_the_measured_sizes_and_shares() {
+    let servers = servers();
+    let bytes: Vec<u64> = servers.iter().flat_map(|server| &server.tools).map(|tool| tool.bytes).collect();
+    let (all, tools) = (bytes.iter().sum::<u64>(), u64::try_from(bytes.len()).unwrap());
+    let kilobytes = |bytes: u64| (bytes + 500) / 1_000;
+    let percent = |share: f64| format!("{:.0} %", share * 100.0);
+    let mut lines = vec![
+        format!("{} published servers with {tools} tools", servers.len()),
+        format!("| `tools/list` | {} KB |", kilobytes(all)),
+        format!("| one search: five definitions of average size | – | {} KB |", kilobytes(all * 5 / tools)),
+    ];
+    for (tasks, is_tuned) in [(TASKS, "yes"), (HELD_OUT, "no")] {
+        let recall = measured(tasks);
+        let (first, in_five) = (percent(recall.at_1()), percent(recall.at_5()));
+        lines.push(format!("| {} | {is_tuned} | {first} | {in_five} |", recall.tasks));
+    }
+    for line in lines {
+        assert!(GUIDE.contains(&line), "docs/guide/lean.md has no {line:?}");
+    }
 }
 
 #[test]

@@ -54,6 +54,16 @@ pub(crate) fn replace(path: &Path, content: &[u8]) -> Result<(), Error> {
     written.map_err(|error| Error::io("write", path, error))
 }
 
+/// Removes a file, if it exists, and the removal is on the disk. Only under the lock.
+pub(crate) fn remove(path: &Path) -> Result<(), Error> {
+    let removed = match fs::remove_file(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        other => other,
+    };
+    let removed = removed.and_then(|()| path.parent().map_or(Ok(()), system::sync_folder));
+    removed.map_err(|error| Error::io("remove", path, error))
+}
+
 /// A draft that was left behind by a killed program is replaced, so that its permissions are ours.
 fn write(draft: &Path, content: &[u8]) -> io::Result<()> {
     match fs::remove_file(draft) {

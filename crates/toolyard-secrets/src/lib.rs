@@ -1,7 +1,10 @@
 //! The secrets of one user: a sealed file, and beside it the key file that opens it, readable by its owner only.
 //!
+//! The key can be moved to the keyring of the operating system instead.
+//!
 //! The store protects against everything that reads or copies the sealed file alone: backups, synchronised folders,
-//! commits by accident. It does not protect against programs of the same user, which can read both files.
+//! commits by accident. It does not protect against programs of the same user, which can read both files, or ask an
+//! unlocked keyring.
 //!
 //! All names and values are in one file, which is replaced as a whole. Secrets are few and small, and one file means
 //! that a change happens completely or not at all.
@@ -9,6 +12,7 @@
 mod secret;
 mod name;
 mod seal;
+mod keyring;
 mod file;
 mod system;
 #[cfg(test)]
@@ -21,11 +25,14 @@ use std::path::{Path, PathBuf};
 pub use secret::{NotText, Secret};
 
 use file::Lock;
+use keyring::{Keyring, Text};
 use seal::Key;
 
 /// The sealed file and the key file in the folder of a store.
 const SEALED: &str = "sealed";
 const KEY: &str = "key";
+/// Marks that the key is in the keyring of the operating system. Only valid while there is no key file.
+const IN_KEYRING: &str = "key-in-keyring";
 
 /// How many bytes a value may have, and how many secrets a store.
 pub const LONGEST_VALUE: usize = 64 * 1024;
@@ -67,6 +74,27 @@ pub enum Error {
     Locked(PathBuf),
     #[error("no random numbers from the system")]
     Random,
+    #[error(
+        "the keyring did not return the key of the stored secrets: {0}. Unlock it, or run `toolyard secret key file` \
+         in a session in which it is unlocked"
+    )]
+    KeyringLocked(String),
+    #[error(
+        "the keyring has no key for {}, so the stored secrets cannot be read: restore the keyring from a backup, or \
+         delete that file and store the secrets again", _0.display()
+    )]
+    KeyringEmpty(PathBuf),
+    #[error("the keyring did not take the key of the stored secrets, which stays where it is: {0}")]
+    KeyringRefused(String),
+}
+
+/// The place of a store's key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeyPlace {
+    /// In a file beside the sealed one, readable by its owner only.
+    File,
+    /// In the keyring of the operating system.
+    Keyring,
 }
 
 type Values = BTreeMap<String, Secret>;
@@ -124,37 +152,97 @@ impl Store {
         self.folder.join(SEALED)
     }
 
+    /// The place of the key, or where the first secret will create it.
+    pub fn key_place(&self) -> KeyPlace {
+        let has_file = self.folder.join(KEY).exists();
+        if !has_file && self.folder.join(IN_KEYRING).exists() { KeyPlace::Keyring } else { KeyPlace::File }
+    }
+
+    /// Moves the key, or makes one there. A program that is killed meanwhile leaves the key in its file.
+    pub fn move_key(&self, to: KeyPlace) -> Result<(), Error> {
+        system::create_folder(&self.folder).map_err(|error| Error::io("create", &self.folder, error))?;
+        let _lock = Lock::take(&self.folder)?;
+        let text = match self.key_text(true)? {
+            Some(text) => text,
+            None if self.sealed().exists() => return Err(self.no_key()),
+            None => Key::make()?.1,
+        };
+        match to {
+            KeyPlace::Keyring => {
+                self.give_to_keyring(&text)?;
+                file::remove(&self.folder.join(KEY))
+            }
+            KeyPlace::File => {
+                file::replace(&self.folder.join(KEY), &text)?;
+                if file::remove(&self.folder.join(IN_KEYRING)).is_ok() {
+                    // A key that stays in the keyring opens nothing that the file does not.
+                    let _ = Keyring::of(&self.folder).clear();
+                }
+                Ok(())
+            }
+        }
+    }
+
     fn read(&self) -> Result<Values, Error> {
         let sealed = self.sealed();
         let Some(bytes) = file::read(&sealed)? else { return Ok(Values::new()) };
-        let key = self
-            .key()?
-            .ok_or_else(|| Error::KeyMissing { key: self.folder.join(KEY), sealed: sealed.clone() })?;
-        key.open(&bytes).ok_or(Error::Damaged(sealed))
+        let values = self.key(false)?.ok_or_else(|| self.no_key())?.open(&bytes);
+        if values.is_none() && self.key_place() == KeyPlace::Keyring {
+            // The key that was read before may be that of an earlier store.
+            let again = self.key(true)?.ok_or_else(|| self.no_key())?.open(&bytes);
+            return again.ok_or(Error::Damaged(sealed));
+        }
+        values.ok_or(Error::Damaged(sealed))
     }
 
     /// Only under the lock.
     fn write(&self, values: &Values) -> Result<(), Error> {
-        let key = match self.key()? {
+        let key = match self.key(false)? {
             Some(key) => key,
             None => self.make_key()?,
         };
         file::replace(&self.sealed(), &key.seal(values)?)
     }
 
-    fn key(&self) -> Result<Option<Key>, Error> {
+    fn key(&self, again: bool) -> Result<Option<Key>, Error> {
+        let Some(text) = self.key_text(again)? else { return Ok(None) };
+        Key::parse(text.to_vec()).map(Some).ok_or_else(|| Error::Damaged(self.folder.join(KEY)))
+    }
+
+    /// The key as its file has it. `again` asks the keyring although the key was read before.
+    fn key_text(&self, again: bool) -> Result<Option<Text>, Error> {
         let path = self.folder.join(KEY);
-        let Some(bytes) = file::read(&path)? else { return Ok(None) };
-        if !system::is_private(&path).map_err(|error| Error::io("inspect", &path, error))? {
-            return Err(Error::ReadableByOthers(path));
+        if let Some(bytes) = file::read(&path)? {
+            if !system::is_private(&path).map_err(|error| Error::io("inspect", &path, error))? {
+                return Err(Error::ReadableByOthers(path));
+            }
+            return Ok(Some(bytes.into()));
         }
-        Key::parse(bytes).map(Some).ok_or(Error::Damaged(path))
+        match self.key_place() {
+            KeyPlace::File => Ok(None),
+            KeyPlace::Keyring => Keyring::of(&self.folder).load(again).map_err(Error::KeyringLocked),
+        }
+    }
+
+    fn no_key(&self) -> Error {
+        match self.key_place() {
+            KeyPlace::File => Error::KeyMissing { key: self.folder.join(KEY), sealed: self.sealed() },
+            KeyPlace::Keyring => Error::KeyringEmpty(self.sealed()),
+        }
     }
 
     fn make_key(&self) -> Result<Key, Error> {
-        let (key, bytes) = Key::make()?;
-        file::replace(&self.folder.join(KEY), &bytes)?;
+        let (key, text) = Key::make()?;
+        match self.key_place() {
+            KeyPlace::File => file::replace(&self.folder.join(KEY), &text)?,
+            KeyPlace::Keyring => self.give_to_keyring(&text)?,
+        }
         Ok(key)
+    }
+
+    fn give_to_keyring(&self, text: &Text) -> Result<(), Error> {
+        Keyring::of(&self.folder).store(text).map_err(Error::KeyringRefused)?;
+        file::replace(&self.folder.join(IN_KEYRING), b"")
     }
 }
 

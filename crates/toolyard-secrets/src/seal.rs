@@ -12,7 +12,7 @@ use crate::{Error, Secret, Values};
 const FORMAT: &[u8] = b"toolyard secrets 1\n";
 const KEY_LENGTH: usize = 32;
 
-/// What the seal is about: names with values in Base64.
+/// The sealed content: names with values in Base64.
 type Encoded = BTreeMap<String, Zeroizing<String>>;
 
 pub(crate) struct Key(LessSafeKey);
@@ -27,7 +27,7 @@ impl Key {
         Ok((key, text))
     }
 
-    /// From the content of its file.
+    /// Parses the content of the file.
     pub(crate) fn parse(text: Vec<u8>) -> Option<Self> {
         let text = Zeroizing::new(text);
         let bytes = Zeroizing::new(BASE64.decode(text.trim_ascii()).ok()?);

@@ -1,4 +1,4 @@
-//! What systems do not have in common: files that only their owner may read, and folders that are on the disk.
+//! The functions that differ between operating systems: files that only their owner may read, and syncing folders.
 
 #[cfg(unix)]
 mod unix;

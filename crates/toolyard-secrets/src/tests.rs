@@ -85,7 +85,7 @@ fn concurrent_writers_lose_nothing() {
 }
 
 #[test]
-fn a_draft_left_by_a_killed_program_is_no_obstacle() {
+fn a_draft_left_by_a_killed_program_is_ignored() {
     let (_folder, store) = store();
     store.set("a", "1".into()).unwrap();
     fs::write(store.sealed().with_extension("draft"), "half").unwrap();

@@ -1,4 +1,4 @@
-//! What all listeners of the endpoint do: accept until the endpoint ends, but only as many as there is room for.
+//! The accept loop of all listeners of the endpoint, with a limit on the number of open connections.
 
 use std::io;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use super::endpoint::{Counts, Endpoint};
 /// How many connections beyond the limit get an error at the same time; the rest are closed without one.
 const REFUSALS: usize = 64;
 
-/// Where connections come from.
+/// A source of connections.
 pub(super) trait Entrance: Send + Sync + 'static {
     type Stream: Send + 'static;
 
@@ -60,9 +60,9 @@ pub(super) struct Room {
     refusals: Arc<Semaphore>,
 }
 
-/// What becomes of a connection.
-pub(super) enum Entry {
-    Welcome(OwnedSemaphorePermit),
+/// The decision about a new connection.
+pub(super) enum Admission {
+    Accepted(OwnedSemaphorePermit),
     /// There is no room; the client receives an error.
     Refused(OwnedSemaphorePermit),
     /// Too many are being refused already.
@@ -75,11 +75,11 @@ impl Room {
         Self { seats, refusals: Arc::new(Semaphore::new(REFUSALS)) }
     }
 
-    pub(super) fn enter(&self, counts: &Counts) -> Entry {
+    pub(super) fn enter(&self, counts: &Counts) -> Admission {
         if let Ok(permit) = self.seats.clone().try_acquire_owned() {
-            return Entry::Welcome(permit);
+            return Admission::Accepted(permit);
         }
         Counts::add(&counts.refused);
-        self.refusals.clone().try_acquire_owned().map_or(Entry::Dropped, Entry::Refused)
+        self.refusals.clone().try_acquire_owned().map_or(Admission::Dropped, Admission::Refused)
     }
 }

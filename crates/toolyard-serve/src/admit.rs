@@ -1,24 +1,24 @@
 //! Credentials become a principal, or a challenge that states what to present.
 
+mod credential;
 mod refusals;
 mod verify;
 
 use std::fmt;
-use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use http::{HeaderValue, StatusCode};
 use subtle::ConstantTimeEq;
 use tokio::time::Instant;
 
+pub use credential::ConnectionCredential;
 use refusals::Refusals;
 pub use toolyard_model::signed::Signed;
-use toolyard_model::{Delegates, PassedOn, Principal, PrincipalId};
+use toolyard_model::{Delegates, PassedOn, Principal, PrincipalId, Transport};
 pub use verify::{Bearer, Refusal, Verdict, VerifyToken};
 
-/// An admitted client, and whether it proved its identity.
+/// An admitted client, its rights, and whether it proved its identity.
 #[expect(clippy::struct_excessive_bools, reason = "each is proven, or not, on its own")]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Admitted {
@@ -35,6 +35,10 @@ pub struct Admitted {
     pub until: Option<Instant>,
     /// Whether another node has carried out all steps of its calls already.
     pub is_relayed: bool,
+    /// The gateway that the client called, if it is another one that has done so.
+    pub called: Option<Arc<str>>,
+    /// What it reaches the gateway over, if that is known.
+    pub transport: Option<Transport>,
 }
 
 impl Admitted {
@@ -48,6 +52,8 @@ impl Admitted {
             folder: None,
             until: None,
             is_relayed: false,
+            called: None,
+            transport: None,
         }
     }
 
@@ -65,13 +71,19 @@ impl Admitted {
 
     /// The client of another node, as that node describes it.
     pub fn passed_on(caller: PassedOn) -> Self {
-        let PassedOn { principal, is_proven, is_relayed } = caller;
-        Self { proven: is_proven, is_relayed, ..Self::unproven(principal) }
+        let PassedOn { principal, is_proven, is_relayed, called } = caller;
+        Self { proven: is_proven, is_relayed, called, ..Self::unproven(principal) }
     }
 
     /// Whether the connection proves who its user is.
     pub fn proves_user(&self) -> bool {
         self.proven || self.is_operator || self.is_owner
+    }
+
+    /// The same client over this transport.
+    #[must_use]
+    pub fn over(self, transport: Transport) -> Self {
+        Self { transport: Some(transport), ..self }
     }
 
     /// The same client with the rights of an operator.
@@ -113,7 +125,7 @@ impl Challenge {
     }
 }
 
-/// Decides who may come in.
+/// Decides which clients are admitted, and as which principal.
 #[derive(Clone)]
 pub struct Gate {
     tokens: Vec<(Principal, Box<[u8]>)>,
@@ -132,7 +144,7 @@ impl Default for Gate {
 }
 
 impl Gate {
-    /// Everybody who reaches the listener may come in. For loopback only.
+    /// Accepts every request that reaches the listener. For loopback only.
     pub fn open() -> Self {
         Self {
             tokens: Vec::new(),
@@ -184,59 +196,66 @@ impl Gate {
         self.tokens.is_empty() && self.signed.is_none() && self.issued.is_none()
     }
 
-    /// Whether tokens are made from a secret, so that every program that knows it can have one.
+    /// Whether tokens are made from a shared secret, so that every program that knows the secret can make one.
     pub fn is_signed(&self) -> bool {
         self.signed.is_some()
     }
 
-    /// From the `Authorization` header of a request to `path`. A token that was checked is not checked again on the
+    /// Admits a request to `path` by its `Authorization` header. A token that was checked is not checked again on the
     /// same connection, so a single-use token is valid for every request on the connection that it opened.
     pub fn admit_on(
         &self,
-        ticket: &Ticket,
+        credential: &ConnectionCredential,
         path: &str,
         authorization: Option<&[u8]>,
     ) -> Result<Admitted, Denial> {
+        // Nearly every request repeats the header of the one before it.
+        if !self.is_open()
+            && let Some(header) = authorization
+            && let Some(admitted) = credential.admitted_before(header, path)
+        {
+            return Ok(admitted);
+        }
         let presented = authorization.and_then(|header| Some((header, bearer(header)?)));
         if let Some((_, token)) = presented
             && self.is_operator_token(token)
         {
             return Ok(operator());
         }
-        // The token of a run counts everywhere: a run must never pass for its user.
+        // The token of a run is checked even if no token is required: a run must not get the rights of its user.
         let is_run = presented.is_some_and(|(_, token)| Delegates::is_one(token));
         if self.is_open() && !is_run {
             return Ok(self.local.clone());
         }
         let Some((header, token)) = presented else {
-            self.refusals.missing(ticket.client);
+            self.refusals.missing(credential.client());
             return Err(Denial::Answer(self.challenge(path, None)));
         };
-        let judged = ticket.judged(header).unwrap_or_else(|| {
+        let judged = credential.judged(header).unwrap_or_else(|| {
             let judged = self.judge(token);
             let is_checked_once = (self.signed.is_some() || self.issued.is_some()) && !is_run;
             if is_checked_once && matches!(judged, Judged::Admitted(_) | Judged::Bearer(_)) {
-                ticket.stamp(header, judged.clone());
+                credential.stamp(header, judged.clone());
             }
             judged
         });
         match judged {
             Judged::Admitted(admitted) => Ok(admitted),
-            Judged::Bearer(bearer) if bearer.may_enter(path) => Ok(admitted(bearer)),
-            Judged::Bearer(_) => Err(self.denial(ticket, path, verify::OTHER_VIEW)),
-            Judged::Refused(refusal) => Err(self.denial(ticket, path, refusal)),
+            Judged::Bearer(bearer) if bearer.may_enter(path) => Ok(admitted(&bearer)),
+            Judged::Bearer(_) => Err(self.denial(credential, path, verify::OTHER_VIEW)),
+            Judged::Refused(refusal) => Err(self.denial(credential, path, refusal)),
             Judged::Unverified => Err(Denial::Unverified(String::from_utf8_lossy(token).into_owned().into())),
         }
     }
 
     /// Asks the issuer about a token, and notes the outcome for the next [`Gate::admit_on`] of this header.
-    pub async fn verify_on(&self, ticket: &Ticket, authorization: &[u8], token: &str) {
+    pub async fn verify_on(&self, credential: &ConnectionCredential, authorization: &[u8], token: &str) {
         let Some(issued) = &self.issued else { return };
-        ticket.stamp(authorization, issued.verify(token).await.into());
+        credential.stamp(authorization, issued.verify(token).await.into());
     }
 
-    fn denial(&self, ticket: &Ticket, path: &str, refusal: Refusal) -> Denial {
-        self.refusals.invalid(ticket.client, &refusal.to_string());
+    fn denial(&self, credential: &ConnectionCredential, path: &str, refusal: Refusal) -> Denial {
+        self.refusals.invalid(credential.client(), &refusal.to_string());
         Denial::Answer(self.challenge(path, Some(refusal)))
     }
 
@@ -267,7 +286,7 @@ impl Gate {
         self.refusals.missing(None);
     }
 
-    /// From a bare token, as the opening line of a stream connection carries it, for the view that it names.
+    /// Admits a stream connection by the token in its opening line, for the view that the line names.
     pub async fn admit_token(&self, token: &str, view: &str) -> Option<Admitted> {
         let judged = match self.judge(token.as_bytes()) {
             Judged::Unverified => match &self.issued {
@@ -279,7 +298,7 @@ impl Gate {
         let refusal = match judged {
             Judged::Admitted(admitted) => return Some(admitted),
             Judged::Bearer(bearer) if bearer.may_enter(&format!("/mcp/{view}")) => {
-                return Some(admitted(bearer));
+                return Some(admitted(&bearer));
             }
             Judged::Bearer(_) => verify::OTHER_VIEW,
             Judged::Refused(refusal) => refusal,
@@ -289,7 +308,7 @@ impl Gate {
         None
     }
 
-    /// Waits until the run of this principal has ended; for ever if it is none.
+    /// Waits until the run of this principal has ended. Never returns if the principal is not a run.
     pub(crate) async fn run_ended(&self, principal: &Principal) {
         match (&self.delegates, principal.id()) {
             (Some(delegates), PrincipalId::Delegate { .. }) => delegates.ended(principal).await,
@@ -327,10 +346,10 @@ impl Gate {
     }
 }
 
-const RUN_ENDED: Refusal = Refusal::Invalid("the token is of a run that has ended");
-const NOT_CONFIGURED: Refusal = Refusal::Invalid("the token is not the configured one");
+const RUN_ENDED: Refusal = Refusal::Invalid("the token belongs to a run that has ended");
+const NOT_CONFIGURED: Refusal = Refusal::Invalid("the token is not one of those that are configured");
 
-/// What a gate makes of a token.
+/// The judgement of a gate about a token.
 #[derive(Clone)]
 enum Judged {
     Admitted(Admitted),
@@ -349,48 +368,8 @@ impl From<Verdict> for Judged {
     }
 }
 
-fn admitted(bearer: Bearer) -> Admitted {
-    Admitted { until: bearer.expires, ..Admitted::proven(bearer.principal) }
-}
-
-/// The credential that a connection presented last, what came of it, and where the connection comes from.
-#[derive(Default)]
-pub struct Ticket {
-    client: Option<IpAddr>,
-    last: Mutex<Option<(Box<[u8]>, Judged)>>,
-}
-
-impl Ticket {
-    pub fn of(client: Option<IpAddr>) -> Self {
-        Self { client, last: Mutex::default() }
-    }
-
-    /// What came of this header before. A refusal counts once: the next time the token may be valid.
-    fn judged(&self, header: &[u8]) -> Option<Judged> {
-        let mut last = self.last();
-        let (_, judged) = last.as_ref().filter(|(used, _)| used.as_ref() == header)?;
-        match judged {
-            Judged::Admitted(_) => Some(judged.clone()),
-            Judged::Bearer(bearer) if Instant::now() < bearer.until => Some(judged.clone()),
-            Judged::Refused(_) => last.take().map(|(_, judged)| judged),
-            Judged::Bearer(_) | Judged::Unverified => None,
-        }
-    }
-
-    fn stamp(&self, header: &[u8], judged: Judged) {
-        *self.last() = Some((header.into(), judged));
-    }
-
-    fn last(&self) -> MutexGuard<'_, Option<(Box<[u8]>, Judged)>> {
-        self.last.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl fmt::Debug for Ticket {
-    /// Tokens must not appear in logs.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Ticket").field("client", &self.client).finish_non_exhaustive()
-    }
+fn admitted(bearer: &Bearer) -> Admitted {
+    Admitted { until: bearer.expires, ..Admitted::proven(bearer.principal.clone()) }
 }
 
 impl fmt::Debug for Gate {
@@ -411,10 +390,16 @@ fn bearer(header: &[u8]) -> Option<&[u8]> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+    use toolyard_model::BoxFuture;
+    use toolyard_proto::token::{Rules, Secret};
+
     use super::*;
 
     fn check(gate: &Gate, header: Option<&str>, expected: Result<(&str, bool), &str>) {
-        let got = gate.admit_on(&Ticket::default(), "/mcp", header.map(str::as_bytes));
+        let got = gate.admit_on(&ConnectionCredential::default(), "/mcp", header.map(str::as_bytes));
         let got = got.as_ref().map(|admitted| (&**admitted.principal.name(), admitted.proven));
         let got = got.map_err(|denial| match denial {
             Denial::Answer(challenge) => challenge.header.as_ref().unwrap().to_str().unwrap(),
@@ -433,5 +418,71 @@ mod tests {
         check(&gate, None, Err("Bearer"));
         check(&Gate::open(), None, Ok(("local", false)));
         assert!(!format!("{gate:?}").contains("s3cret"));
+    }
+
+    #[test]
+    fn tokens_made_from_a_secret_are_valid_beside_those_of_an_issuer() {
+        let secret = |text: &str| Secret::parse(text).unwrap();
+        let ours = || secret("MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=");
+        let rules = Rules { secrets: vec![ours()], window: Rules::WINDOW, skew: Rules::SKEW };
+        let verifier = Arc::new(Counting::default());
+        let gate = Gate::open().with_issued(verifier.clone()).with_signed(Signed::new(rules));
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+        let header = |token: &str| format!("Bearer {token}");
+        let signed = header(&ours().mint("notes", now));
+        let connection = ConnectionCredential::default();
+        for _ in 0..2 {
+            let admitted = gate.admit_on(&connection, "/mcp", Some(signed.as_bytes())).unwrap();
+            assert_eq!((&**admitted.principal.name(), admitted.proven), ("client:notes", true));
+        }
+        check(&gate, Some(&signed), Err("Bearer"));
+        let foreign = secret("ZmVkY2JhOTg3NjU0MzIxMGZlZGNiYTk4NzY1NDMyMTA=");
+        check(&gate, Some(&header(&foreign.mint("notes", now))), Err("Bearer"));
+        assert_eq!(verifier.0.load(Ordering::Relaxed), 0, "the issuer is not asked about them");
+        check(&gate, Some("Bearer a.b.c"), Ok(("ann", true)));
+        assert_eq!(verifier.0.load(Ordering::Relaxed), 1);
+        // The connection may change to the other kind and back.
+        let admitted = gate.admit_on(&connection, "/mcp", Some(b"Bearer a.b.c")).unwrap();
+        assert_eq!(&**admitted.principal.name(), "ann");
+    }
+
+    /// Accepts every token for ten seconds and counts how often it is asked.
+    #[derive(Debug, Default)]
+    struct Counting(AtomicUsize);
+
+    impl VerifyToken for Counting {
+        fn check(&self, _: &str) -> Option<Verdict> {
+            self.0.fetch_add(1, Ordering::Relaxed);
+            let until = Instant::now() + Duration::from_secs(10);
+            let principal = Principal::token("ann");
+            Some(Verdict::Valid(Bearer { principal, until, expires: Some(until), views: None }))
+        }
+
+        fn verify(&self, token: &str) -> BoxFuture<Verdict> {
+            let verdict = self.check(token).unwrap();
+            Box::pin(async { verdict })
+        }
+
+        fn challenge(&self, _: &str, _: Option<Refusal>) -> HeaderValue {
+            HeaderValue::from_static("Bearer")
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_token_is_verified_once_per_connection_until_it_must_be_checked_again() {
+        let verifier = Arc::new(Counting::default());
+        let gate = Gate::open().with_issued(verifier.clone());
+        let admit = |credential: &ConnectionCredential, token: &str| {
+            let header = format!("Bearer {token}");
+            assert!(gate.admit_on(credential, "/mcp", Some(header.as_bytes())).is_ok());
+            verifier.0.load(Ordering::Relaxed)
+        };
+        let first = ConnectionCredential::default();
+        assert_eq!([admit(&first, "a"), admit(&first, "a"), admit(&first, "a")], [1, 1, 1]);
+        assert_eq!([admit(&first, "b"), admit(&first, "b")], [2, 2], "another token");
+        let second = ConnectionCredential::default();
+        assert_eq!([admit(&second, "b"), admit(&second, "b")], [3, 3], "another connection");
+        tokio::time::advance(Duration::from_secs(11)).await;
+        assert_eq!([admit(&second, "b"), admit(&second, "b")], [4, 4], "its time is over");
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// What is left of the budget.
+/// The bytes that are left of the budget.
 #[derive(Debug)]
 pub(crate) struct BodyBudget(AtomicUsize);
 
@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_dropped_can_be_reserved_again() {
+    fn released_bytes_can_be_reserved_again() {
         let budget = BodyBudget::new(10);
         let (mut one, mut two) = (budget.reserve(), budget.reserve());
         assert!(one.extend(6) && two.extend(4) && !two.extend(1));

@@ -1,10 +1,11 @@
-//! The calls under way for one session or stream connection, by the id the client gave them, and where
-//! their messages go.
+//! The calls in flight of one session or stream connection, by the client's request ids, and the outlets for their
+//! messages.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::watch;
 use tokio::time::timeout;
 use toolyard_model::{BoxFuture, Scope};
@@ -13,14 +14,14 @@ use toolyard_proto::{Id, Notification, RpcError};
 
 use super::endpoint::next_number;
 use super::outbox::Weight;
-use super::rendered::Rendered;
+use super::reply::Rendered;
 
-/// Where the messages of a call go: the stream of its POST, or the line of its connection.
+/// The receiver of a call's messages: the stream of its POST, or the line of its connection.
 pub(crate) trait Outlet: Send + Sync + 'static {
-    /// Never waits; what does not fit is dropped and counted.
+    /// Sends a notification. Never waits: without room it is dropped and counted.
     fn tell(&self, message: Rendered, weight: Weight);
 
-    /// A request to the client. False if the client will never read it.
+    /// Sends a request to the client. Returns false if the client will never read it.
     fn ask(&self, message: Rendered) -> BoxFuture<bool>;
 
     fn answer(&self, message: Rendered) -> BoxFuture<()>;
@@ -34,13 +35,13 @@ pub(crate) trait Outlet: Send + Sync + 'static {
 #[derive(Debug)]
 pub(crate) struct Calls {
     limit: usize,
-    running: Mutex<HashMap<Id, Running>>,
+    running: Mutex<HashMap<Id, CallInFlight>>,
     /// Counts calls whose answers have not been sent yet; an id is free again a little earlier.
     unanswered: watch::Sender<usize>,
 }
 
 #[derive(Debug)]
-struct Running {
+struct CallInFlight {
     /// Distinguishes calls that used the same id one after the other.
     serial: u64,
     scope: Scope,
@@ -52,7 +53,7 @@ impl Calls {
     }
 
     /// Takes `id` for a call whose task will live in a child of `parent`.
-    pub(crate) fn begin(self: &Arc<Self>, id: &Id, parent: &Scope) -> Result<Slot, RpcError> {
+    pub(crate) fn take_slot(self: &Arc<Self>, id: &Id, parent: &Scope) -> Result<CallSlot, RpcError> {
         let mut running = self.running();
         if running.contains_key(id) {
             return Err(RpcError::new(
@@ -66,9 +67,10 @@ impl Calls {
                 "too many requests are under way; wait for some to end",
             ));
         }
-        let (serial, scope) = (next_number(), parent.child());
-        running.insert(id.clone(), Running { serial, scope: scope.clone() });
-        Ok(Slot { calls: self.clone(), id: id.clone(), serial, scope })
+        let serial = next_number();
+        let scope = parent.child();
+        running.insert(id.clone(), CallInFlight { serial, scope: scope.clone() });
+        Ok(CallSlot { calls: self.clone(), id: id.clone(), serial, scope })
     }
 
     /// Handles a `notifications/cancelled`; unknown ids are ignored, since the call may just have been answered.
@@ -87,25 +89,25 @@ impl Calls {
 
     /// Waits until every call has ended and its answer has been sent, but not longer than `at_most`.
     pub(crate) async fn done(&self, at_most: Duration) {
-        // The sender lives as long as this; slower calls are not waited for.
+        // The sender exists as long as `self`, so only the timeout can fail: slower calls are not waited for.
         let _ = timeout(at_most, self.unanswered.subscribe().wait_for(|count| *count == 0)).await;
     }
 
-    fn running(&self) -> MutexGuard<'_, HashMap<Id, Running>> {
-        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    fn running(&self) -> MutexGuard<'_, HashMap<Id, CallInFlight>> {
+        self.running.lock()
     }
 }
 
-/// An id that is in use for as long as this lives.
+/// A request id that is in use until this is dropped.
 #[derive(Debug)]
-pub(crate) struct Slot {
+pub(crate) struct CallSlot {
     calls: Arc<Calls>,
     id: Id,
     serial: u64,
     pub(crate) scope: Scope,
 }
 
-impl Drop for Slot {
+impl Drop for CallSlot {
     fn drop(&mut self) {
         let mut running = self.calls.running();
         if running.get(&self.id).is_some_and(|running| running.serial == self.serial) {
@@ -116,12 +118,12 @@ impl Drop for Slot {
 
 /// Makes sure that the outlet is notified of the end of a call, however it ends.
 pub(crate) struct Ending {
-    slot: Option<Slot>,
+    slot: Option<CallSlot>,
     outlet: Arc<dyn Outlet>,
     _unanswered: Unanswered,
 }
 
-/// Counted for as long as it lives.
+/// Counts as one unanswered call until it is dropped.
 struct Unanswered(Arc<Calls>);
 
 impl Unanswered {
@@ -138,7 +140,7 @@ impl Drop for Unanswered {
 }
 
 impl Ending {
-    pub(crate) fn new(slot: Slot, outlet: Arc<dyn Outlet>) -> Self {
+    pub(crate) fn new(slot: CallSlot, outlet: Arc<dyn Outlet>) -> Self {
         let unanswered = Unanswered::new(slot.calls.clone());
         Self { slot: Some(slot), outlet, _unanswered: unanswered }
     }

@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use futures_util::FutureExt;
-use toolyard_proto::{CallError, Method, Notification};
+use toolyard_proto::{CallError, Method, Notification, Raw};
 
 use toolyard_model::{Answer, BoxFuture, ClientKey, Handler, Origin, Peer, Request, View};
 
@@ -33,6 +33,11 @@ impl Handler for CatchPanics {
         noticed.unwrap_or_else(|panic| drop(broken(method.as_str(), &*panic)));
     }
 
+    fn began(&self, origin: &Arc<Origin>) {
+        let began = catch_unwind(AssertUnwindSafe(|| self.0.began(origin)));
+        began.unwrap_or_else(|panic| drop(broken("the start of a client", &*panic)));
+    }
+
     fn ended(&self, client: &ClientKey) {
         let ended = catch_unwind(AssertUnwindSafe(|| self.0.ended(client)));
         ended.unwrap_or_else(|panic| drop(broken("the end of a client", &*panic)));
@@ -46,9 +51,21 @@ impl Handler for CatchPanics {
         })
     }
 
-    fn restore_session(&self, origin: &Arc<Origin>, keepsake: &str) {
-        let restored = catch_unwind(AssertUnwindSafe(|| self.0.restore_session(origin, keepsake)));
+    fn restore_session(&self, origin: &Arc<Origin>, handler_state: &str) {
+        let restored = catch_unwind(AssertUnwindSafe(|| self.0.restore_session(origin, handler_state)));
         restored.unwrap_or_else(|panic| drop(broken("a session that came back", &*panic)));
+    }
+
+    fn tool_id(&self, origin: &Origin, shown: &str) -> Option<String> {
+        let found = catch_unwind(AssertUnwindSafe(|| self.0.tool_id(origin, shown)));
+        found.unwrap_or_else(|panic| {
+            broken("the id of a tool", &*panic);
+            None
+        })
+    }
+
+    fn search_tools(&self, origin: &Arc<Origin>, words: &str, limit: usize) -> Option<BoxFuture<Vec<Raw>>> {
+        self.0.search_tools(origin, words, limit)
     }
 
     fn knows(&self, view: &View, method: &Method) -> bool {

@@ -27,13 +27,13 @@ use super::post;
 use super::reply::{self, HttpResponse};
 use super::ui_access::CODE_LIFE;
 
-/// Where the control API is mounted.
+/// The path of the control API.
 pub(super) const BASE: &str = "/api/v1";
-/// Where metrics are read; the same as `/api/v1/metrics`.
+/// The path of the metrics; the same as `/api/v1/metrics`.
 pub(super) const METRICS: &str = "/metrics";
-/// Where an operator asks for a code for the dashboard, below [`BASE`].
+/// The path at which an operator asks for a code for the dashboard, below [`BASE`].
 const CODES: &str = "ui/codes";
-/// Where the dashboard exchanges the code for a token, below [`BASE`].
+/// The path at which the dashboard exchanges its code for a token, below [`BASE`].
 pub(super) const EXCHANGE: &str = "ui/sessions";
 
 /// Answers one request to the control API.
@@ -76,11 +76,13 @@ pub(super) async fn answer(
             response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
             response
         }
-        ControlResponse::Events(events) => reply::events(ServeBody::live(EventBody::new(events, endpoint))),
+        ControlResponse::Events(events) => {
+            reply::events(ServeBody::live(ControlEvents::new(events, endpoint)))
+        }
     }
 }
 
-/// What follows the base; metrics have a path of their own.
+/// The path below the base; metrics have a path of their own.
 fn path_of(path: &str) -> &str {
     if path == METRICS { METRICS } else { path.strip_prefix(BASE).unwrap_or_default() }
 }
@@ -134,15 +136,15 @@ fn whole(status: StatusCode, json: Bytes) -> HttpResponse {
     response
 }
 
-/// Writes events as they come, and a comment after every silence, so that a client that is gone is noticed.
-struct EventBody {
+/// Writes events as they arrive, and a comment after every silence, so that a disconnect of the client is detected.
+struct ControlEvents {
     events: BoxStream<'static, ControlEvent>,
     ending: BoxFuture<()>,
     keep_alive: std::time::Duration,
     silence: Pin<Box<Sleep>>,
 }
 
-impl EventBody {
+impl ControlEvents {
     fn new(events: BoxStream<'static, ControlEvent>, endpoint: &Endpoint) -> Self {
         let keep_alive = endpoint.options.keep_alive;
         let ending: Scope = endpoint.ending.clone();
@@ -151,7 +153,7 @@ impl EventBody {
     }
 }
 
-impl Body for EventBody {
+impl Body for ControlEvents {
     type Data = Bytes;
     type Error = RelayError;
 

@@ -1,5 +1,5 @@
-//! What a browser needs to let a page of an admitted origin call: the answer to its preflight request, and headers on
-//! every response. The Origin check comes first, so all of this is for origins that are accepted.
+//! CORS, which lets a page of an admitted origin call from a browser: the answer to its preflight request, and headers
+//! on every response. The Origin check comes first, so all of this is for origins that are accepted.
 
 use http::header::{
     ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
@@ -13,7 +13,7 @@ use super::reply::{self, HttpResponse};
 const METHODS: HeaderValue = HeaderValue::from_static("GET, POST, DELETE");
 const EXPOSED: HeaderValue =
     HeaderValue::from_static("mcp-session-id, mcp-protocol-version, www-authenticate, retry-after");
-/// For how many seconds a browser may remember the answer.
+/// How many seconds a browser may cache the answer.
 const MAX_AGE: HeaderValue = HeaderValue::from_static("600");
 const REQUEST_PRIVATE_NETWORK: HeaderName = HeaderName::from_static("access-control-request-private-network");
 const ALLOW_PRIVATE_NETWORK: HeaderName = HeaderName::from_static("access-control-allow-private-network");

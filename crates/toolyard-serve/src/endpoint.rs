@@ -1,4 +1,4 @@
-//! What all listeners of one server share: the handler, the gate, the limits, and the legacy sessions.
+//! The state that all listeners of one server share: the handler, the gate, the limits, and the legacy sessions.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -43,7 +43,7 @@ pub struct Options {
     pub line_limit: usize,
     pub sessions: usize,
     pub session_idle: Duration,
-    /// Where sessions are kept, so that they outlive the process; nowhere if not given.
+    /// The folder of sessions, so that they survive the process. Without it they are not kept.
     pub session_folder: Option<PathBuf>,
     /// Calls under way at once in one session or stream connection.
     pub calls: usize,
@@ -53,7 +53,7 @@ pub struct Options {
     pub parked: usize,
     /// How long a body may take to arrive, and a client to take what is written to it.
     pub patience: Duration,
-    /// After how much silence an HTTP client gets a sign of life; a call becomes an event stream then.
+    /// The silence after which an HTTP client is sent a keep-alive; an unanswered call then becomes an event stream.
     pub keep_alive: Duration,
     /// How long an `initialize` or `resources/subscribe` waits for the handler.
     pub handshake_timeout: Duration,
@@ -85,7 +85,7 @@ impl Default for Options {
     }
 }
 
-/// What was dropped or refused, for metrics.
+/// The counts of what was dropped or refused, for metrics.
 #[derive(Debug, Default)]
 pub struct Counts {
     /// Notifications that a client was too slow to take.
@@ -111,14 +111,14 @@ pub struct Endpoint {
     pub(crate) ui_access: UiAccess,
     pub(crate) sessions: Sessions,
     pub(crate) event_clients: EventClients,
-    /// Where connections live that have no listener's scope of their own.
+    /// The scope of connections without a listener's scope.
     pub(crate) scope: Scope,
     pub(crate) counts: Arc<Counts>,
     pub(crate) park: Park,
     pub(crate) bodies: Arc<BodyBudget>,
-    /// Of modern clients over HTTP, which have neither a session nor a connection.
+    /// The limits of modern clients over HTTP, which have neither a session nor a connection.
     pub(crate) notify_limits: NotifyLimits,
-    /// Cancelled by [`Endpoint::end`]; doors and streams finish what they can and close.
+    /// Cancelled by [`Endpoint::end`]; listeners and streams finish what they can and close.
     pub(crate) ending: Scope,
     /// How many connections there are.
     pub(crate) open: watch::Sender<usize>,
@@ -141,11 +141,15 @@ impl Endpoint {
             options.session_folder.clone(),
             scope.child(),
         );
-        let (counts, open) = (Arc::default(), watch::Sender::new(0));
+        let counts = Arc::default();
+        let open = watch::Sender::new(0);
         let park = Park::new(options.keys.clone(), options.parked, options.ask_timeout);
-        let (event_clients, scope) = (EventClients::default(), scope.clone());
+        let event_clients = EventClients::default();
+        let scope = scope.clone();
         let bodies = BodyBudget::new(options.bodies_limit);
-        let (control, pages, notify_limits) = (None, None, NotifyLimits::default());
+        let control = None;
+        let pages = None;
+        let notify_limits = NotifyLimits::default();
         let ui_access = UiAccess::new(options.keys.clone());
         Self {
             handler: Arc::new(CatchPanics(handler)),
@@ -202,7 +206,7 @@ impl Endpoint {
     pub async fn end(&self, at_most: Duration) {
         self.ending.cancel();
         let deadline = tokio::time::Instant::now() + at_most;
-        // A session's calls finish before the session goes; its open streams would keep it for ever.
+        // A session's calls finish before the session ends. Open streams are not waited for: they have no end of their own.
         while self.sessions.have_calls() && tokio::time::Instant::now() < deadline {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
@@ -214,7 +218,7 @@ impl Endpoint {
 
     /// Waits until no client is connected.
     async fn empty(&self) {
-        // The sender lives as long as this, so waiting cannot fail.
+        // The sender exists as long as `self`, so waiting cannot fail.
         let _ = self.open.subscribe().wait_for(|open| *open == 0).await;
     }
 

@@ -15,14 +15,14 @@ use toolyard_proto::RpcError;
 use toolyard_proto::codec::line::LineDecoder;
 use toolyard_proto::error::code;
 
-use super::accept::{Entrance, Entry, Room, accept_all};
+use super::accept::{Admission, Entrance, Room, accept_all};
 use super::endpoint::{Endpoint, OpenConnection};
 use super::http::serve_local_http;
-use super::opening::{self, Opened, Refused, Trust, needs_token};
-use super::rendered::Rendered;
+use super::opening::{self, OpenedStream, Refused, Trust, needs_token};
+use super::reply::Rendered;
 use super::stream::{Start, serve_opened};
 
-/// The longest first line; a client that is not authenticated yet needs no longer one.
+/// The maximum length of the first line: a client that is not authenticated yet may not use more memory.
 const LONGEST_OPENING: usize = 64 * 1024;
 /// How long a refused client has to read the reason.
 const REASON_TIMEOUT: Duration = Duration::from_secs(1);
@@ -52,44 +52,45 @@ async fn serve<E: Entrance>(
 {
     let room = Room::new(&endpoint);
     accept_all(entrance, &endpoint, &scope, |stream| match room.enter(&endpoint.counts) {
-        Entry::Welcome(permit) => {
+        Admission::Accepted(permit) => {
             let trust = trust(&stream);
-            let connection = Connection { stream, endpoint: endpoint.clone(), trust, scope: scope.clone() };
+            let connection =
+                LineConnection { stream, endpoint: endpoint.clone(), trust, scope: scope.clone() };
             scope.spawn(connection.serve(permit));
         }
-        Entry::Refused(permit) => scope.spawn(no_room(stream, permit)),
-        Entry::Dropped => {}
+        Admission::Refused(permit) => scope.spawn(no_room(stream, permit)),
+        Admission::Dropped => {}
     })
     .await;
 }
 
-struct Connection<S> {
+struct LineConnection<S> {
     stream: S,
     endpoint: Arc<Endpoint>,
     trust: Trust,
     scope: Scope,
 }
 
-impl<S: AsyncRead + AsyncWrite + Send + Unpin> Connection<S> {
+impl<S: AsyncRead + AsyncWrite + Send + Unpin> LineConnection<S> {
     async fn serve(self, _permit: OwnedSemaphorePermit) {
         let Self { stream, endpoint, trust, scope } = self;
         let open = OpenConnection::new(&endpoint);
         let (mut read, write) = tokio::io::split(stream);
         let (decoder, opened) = match first_line(&mut read, &endpoint, trust).await {
-            First::Left => return,
-            First::Line(mut decoder, line) if trust == Trust::Owner && is_request_line(&line) => {
+            FirstLine::Left => return,
+            FirstLine::Line(mut decoder, line) if trust == Trust::Owner && is_request_line(&line) => {
                 let unread = Bytes::from([&line[..], b"\r\n", decoder.buffer()].concat());
                 return serve_local_http(read.unsplit(write), unread, endpoint).await;
             }
-            First::Line(decoder, line) => {
+            FirstLine::Line(decoder, line) => {
                 let options = &endpoint.options;
                 let offers = |view: &View| endpoint.handler.offers(view);
                 (decoder, opening::open(line, &options.gate, trust, offers).await)
             }
-            First::Refused(error) => return refuse(read, write, &Refused { id: None, error }).await,
+            FirstLine::Refused(error) => return refuse(read, write, &Refused { id: None, error }).await,
         };
         match opened {
-            Ok(Opened { view, admitted, first }) => {
+            Ok(OpenedStream { view, admitted, first }) => {
                 drop(open);
                 let principal = admitted.principal.clone();
                 let gate = endpoint.options.gate.clone();
@@ -104,7 +105,7 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin> Connection<S> {
     }
 }
 
-enum First {
+enum FirstLine {
     Line(LineDecoder, Bytes),
     Refused(RpcError),
     /// It disconnected without a message, or the endpoint ended.
@@ -112,7 +113,7 @@ enum First {
 }
 
 /// A client that must present a token has a time limit for its first line; others have none.
-async fn first_line(read: &mut (impl AsyncRead + Unpin), endpoint: &Endpoint, trust: Trust) -> First {
+async fn first_line(read: &mut (impl AsyncRead + Unpin), endpoint: &Endpoint, trust: Trust) -> FirstLine {
     let options = &endpoint.options;
     let strict = needs_token(&options.gate, trust);
     let limit = if strict { options.line_limit.min(LONGEST_OPENING) } else { options.line_limit };
@@ -126,24 +127,24 @@ async fn first_line(read: &mut (impl AsyncRead + Unpin), endpoint: &Endpoint, tr
     };
     tokio::select! {
         first = reading => first,
-        () = late => First::Refused(RpcError::new(code::INVALID_REQUEST, "the first line did not arrive in time")),
-        () = endpoint.ending.ended() => First::Left,
+        () = late => FirstLine::Refused(RpcError::new(code::INVALID_REQUEST, "the first line did not arrive in time")),
+        () = endpoint.ending.ended() => FirstLine::Left,
     }
 }
 
-async fn read_line(read: &mut (impl AsyncRead + Unpin), limit: usize) -> First {
+async fn read_line(read: &mut (impl AsyncRead + Unpin), limit: usize) -> FirstLine {
     let mut decoder = LineDecoder::new(limit);
     loop {
         match decoder.next_line() {
-            Ok(Some(line)) => return First::Line(decoder, line),
+            Ok(Some(line)) => return FirstLine::Line(decoder, line),
             Ok(None) => {
                 decoder.buffer().reserve(1024);
                 match read.read_buf(decoder.buffer()).await {
-                    Ok(0) | Err(_) => return First::Left,
+                    Ok(0) | Err(_) => return FirstLine::Left,
                     Ok(_) => {}
                 }
             }
-            Err(error) => return First::Refused(RpcError::new(code::INVALID_REQUEST, error.to_string())),
+            Err(error) => return FirstLine::Refused(RpcError::new(code::INVALID_REQUEST, error.to_string())),
         }
     }
 }

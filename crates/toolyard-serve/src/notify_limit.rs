@@ -2,16 +2,17 @@
 //! of them must not keep all other clients waiting there.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::time::Instant;
 use toolyard_model::{Handler, Origin, Principal, Scope};
 use toolyard_proto::Notification;
 
 use super::endpoint::Counts;
 
-/// So many at once, and so many more in every second.
+/// How many notifications may be sent at once, and again in every second.
 const BURST: u32 = 100;
 const PAUSE: Duration = Duration::from_secs(1);
 
@@ -24,7 +25,7 @@ pub(crate) struct NotifyLimits(Mutex<HashMap<Principal, Arc<NotifyLimit>>>);
 
 impl NotifyLimits {
     pub(crate) fn of(&self, principal: &Principal) -> Arc<NotifyLimit> {
-        let mut notify_limits = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut notify_limits = self.0.lock();
         if notify_limits.len() >= MOST_PRINCIPALS {
             notify_limits.retain(|_, notify_limit| !notify_limit.is_calm());
         }
@@ -33,10 +34,10 @@ impl NotifyLimits {
 }
 
 #[derive(Debug)]
-pub(crate) struct NotifyLimit(Mutex<State>);
+pub(crate) struct NotifyLimit(Mutex<LimitState>);
 
 #[derive(Debug)]
-struct State {
+struct LimitState {
     since: Instant,
     count: u32,
     /// Whether the last notification that was held back is about to be sent.
@@ -45,7 +46,7 @@ struct State {
 
 impl NotifyLimit {
     pub(crate) fn new() -> Arc<Self> {
-        Arc::new(Self(Mutex::new(State { since: Instant::now(), count: 0, later: false })))
+        Arc::new(Self(Mutex::new(LimitState { since: Instant::now(), count: 0, later: false })))
     }
 
     /// Passes a notification to the handler, unless there were too many. A notification of a change is sent
@@ -65,7 +66,9 @@ impl NotifyLimit {
         if !notification.method.as_str().ends_with("list_changed") || self.is_later() {
             return;
         }
-        let (notify_limit, handler, origin) = (self.clone(), handler.clone(), origin.clone());
+        let notify_limit = self.clone();
+        let handler = handler.clone();
+        let origin = origin.clone();
         scope.spawn(async move {
             tokio::time::sleep(PAUSE).await;
             notify_limit.state().later = false;
@@ -91,7 +94,7 @@ impl NotifyLimit {
         std::mem::replace(&mut self.state().later, true)
     }
 
-    fn state(&self) -> std::sync::MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> parking_lot::MutexGuard<'_, LimitState> {
+        self.0.lock()
     }
 }

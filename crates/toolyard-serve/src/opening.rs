@@ -4,33 +4,33 @@
 use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::json;
-use toolyard_model::{Delegates, Principal, View};
+use toolyard_model::{Delegates, Principal, Transport, View, local};
 use toolyard_proto::error::code;
 use toolyard_proto::{Id, Incoming, Message, Raw, RpcError};
 
 use crate::admit::{Admitted, Gate};
 
-/// The member of an error's `data` that shows programs why a connection is refused.
+/// The member of an error's `data` that states, for programs, why a connection is refused.
 pub const REFUSED: &str = "dev.toolyard/refused";
 /// Its value if the token is invalid or missing.
 pub const REFUSED_TOKEN: &str = "token";
 /// Its value if there is no such view.
 pub const REFUSED_VIEW: &str = "view";
 
-/// What a listener accepts as proof of identity.
+/// The proof of identity that a listener accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Trust {
-    /// As the gate requires: where it has tokens, one must be presented.
+    /// None: if the gate has tokens, one must be presented.
     Gate,
-    /// Only the owner can reach this listener, so no token is required, unless tokens are made from a
-    /// secret: then every program that has the config can make one, and identities matter. A token that is presented
-    /// must always be valid.
+    /// Only the owner can reach this listener, so no token is required. The exception is a gate whose tokens are made
+    /// from a secret: there, identities matter, and every program that has the config can make a token. A token that is
+    /// presented must always be valid.
     Owner,
 }
 
 /// A connection that is accepted.
 #[derive(Debug)]
-pub(super) struct Opened {
+pub(super) struct OpenedStream {
     pub(super) view: View,
     pub(super) admitted: Admitted,
     /// The first line, if that was a message already.
@@ -63,13 +63,13 @@ pub(super) async fn open(
     gate: &Gate,
     trust: Trust,
     offers: impl Fn(&View) -> bool,
-) -> Result<Opened, Refused> {
+) -> Result<OpenedStream, Refused> {
     if !is_opening(&line) {
         let token = if gate.is_open() { None } else { handshake_token(&line) };
         let admitted = admit(gate, trust, token.as_deref(), "")
             .await
             .map_err(|text| Refused { id: id_of(&line), ..refused_for(REFUSED_TOKEN, text) })?;
-        return Ok(Opened { view: View::Everything, admitted, first: Some(line) });
+        return Ok(OpenedStream { view: View::Everything, admitted, first: Some(line) });
     }
     let opening: Opening = serde_json::from_slice(&line)
         .map_err(|error| refused(format!("the first line is invalid: {error}")))?;
@@ -85,7 +85,7 @@ pub(super) async fn open(
         .map_err(|text| refused_for(REFUSED_TOKEN, text))?;
     let admitted = admitted.in_folder(opening.folder.as_deref());
     match View::parse(&name).filter(offers) {
-        Some(view) => Ok(Opened { view, admitted, first: None }),
+        Some(view) => Ok(OpenedStream { view, admitted, first: None }),
         None => Err(refused_for(REFUSED_VIEW, format!("there is no view {name:?}"))),
     }
 }
@@ -113,7 +113,8 @@ fn is_opening(line: &Bytes) -> bool {
 }
 
 async fn admit(gate: &Gate, trust: Trust, token: Option<&str>, view: &str) -> Result<Admitted, String> {
-    match token {
+    let transport = if trust == Trust::Owner { local::TRANSPORT } else { Transport::Tcp };
+    let admitted: Result<Admitted, String> = match token {
         Some(token) if !gate.is_open() || Delegates::is_one(token.as_bytes()) => {
             gate.admit_token(token, view).await.ok_or_else(|| "the token is not accepted here".to_owned())
         }
@@ -125,7 +126,8 @@ async fn admit(gate: &Gate, trust: Trust, token: Option<&str>, view: &str) -> Re
             let is_owner = trust == Trust::Owner;
             Ok(Admitted { is_owner, ..Admitted::unproven(Principal::local()) })
         }
-    }
+    };
+    admitted.map(|admitted| admitted.over(transport))
 }
 
 fn refused(message: impl Into<String>) -> Refused {
@@ -138,7 +140,8 @@ fn refused_for(what: &str, message: String) -> Refused {
     refused
 }
 
-/// The id of the first line's request, so that a client which does not know opening lines sees its request refused.
+/// The id of the request in the first line. The error carries it, so that a client without an opening line sees that
+/// its request was refused.
 fn id_of(line: &Bytes) -> Option<Id> {
     match Incoming::parse(line) {
         Ok(Incoming::One(Message::Request(request))) => Some(request.id),
@@ -159,7 +162,7 @@ mod tests {
         gate: &Gate,
         trust: Trust,
         offers: impl Fn(&View) -> bool,
-    ) -> Result<Opened, Refused> {
+    ) -> Result<OpenedStream, Refused> {
         open(Bytes::from_static(line.as_bytes()), gate, trust, offers).now_or_never().unwrap()
     }
 
@@ -183,7 +186,7 @@ mod tests {
     fn check(gate: &Gate, trust: Trust, line: &'static str, expected: &str) {
         let offers = |view: &View| *view != View::Upstream("missing".into());
         let got = match open_now(line, gate, trust, offers) {
-            Ok(Opened { view, admitted, first }) => {
+            Ok(OpenedStream { view, admitted, first }) => {
                 let first = if first.is_some() { " message" } else { "" };
                 format!("{view:?} {}{first}", admitted.principal.name())
             }
@@ -228,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn where_there_are_tokens_one_must_be_right() {
+    fn a_presented_token_must_be_valid() {
         let gate = Gate::open().with_token(Principal::token("ann"), "sesame");
         check(&gate, Trust::Gate, r#"{"toolyard":1,"token":"sesame"}"#, "Everything ann");
         check(&gate, Trust::Gate, r#"{"toolyard":1,"token":"simsim"}"#, "None the token is not accepted");
@@ -245,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn where_tokens_are_made_from_a_secret_the_owner_brings_one_too() {
+    fn the_owner_needs_a_token_if_tokens_are_made_from_a_secret() {
         let secret = Secret::parse("MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=").unwrap();
         let rules = Rules { secrets: vec![secret], window: Rules::WINDOW, skew: Rules::SKEW };
         let gate = Gate::open().with_signed(Signed::new(rules));

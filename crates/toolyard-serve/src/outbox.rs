@@ -1,12 +1,12 @@
-//! Notifications of one modern call, waiting for its stream to take them. Costs nothing until the first one.
+//! The queue of notifications for the stream of one modern call. Allocates nothing before the first notification.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
+use parking_lot::{Mutex, MutexGuard};
 use toolyard_proto::{Method, Notification};
 
-use super::rendered::Rendered;
+use super::reply::Rendered;
 
 /// How many may wait. Beyond that the newest progress and log messages are dropped; the other, rare ones have as
 /// much room again.
@@ -16,7 +16,7 @@ pub(crate) const ROOM: usize = 256;
 const LIGHT_BYTES: usize = 4 * 1024 * 1024;
 const ALL_BYTES: usize = 64 * 1024 * 1024;
 
-/// Whether a message may be lost when the client reads too slowly.
+/// Whether a message may be dropped if the client reads too slowly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Weight {
     Light,
@@ -38,10 +38,10 @@ impl Weight {
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Outbox(Mutex<State>);
+pub(crate) struct Outbox(Mutex<OutboxState>);
 
 #[derive(Debug, Default)]
-struct State {
+struct OutboxState {
     queue: VecDeque<Rendered>,
     bytes: usize,
     waker: Option<Waker>,
@@ -87,8 +87,8 @@ impl Outbox {
         std::mem::take(&mut state.queue)
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> MutexGuard<'_, OutboxState> {
+        self.0.lock()
     }
 }
 

@@ -6,13 +6,13 @@ use http::{HeaderValue, Method, Response, StatusCode};
 use toolyard_model::Pages;
 
 use super::ServeBody;
-use super::fields::Fields;
+use super::head::Fields;
 use super::reply::{self, HttpResponse};
 
-/// Where the dashboard is mounted.
+/// The path of the dashboard.
 pub(super) const BASE: &str = "/ui";
 
-/// What the pages may do: load their own files, speak to this gateway, and nothing else.
+/// The rights of the pages: load their own files, speak to this gateway, and nothing else.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
 connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \
 require-trusted-types-for 'script'; trusted-types 'none'";

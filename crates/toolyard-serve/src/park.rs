@@ -1,22 +1,26 @@
-//! Questions to a modern client in the middle of its call. It cannot be sent a request, so the call is parked:
-//! the client gets `input_required` and comes back with the answers and a sealed state, and the same running
-//! call continues. Steps of the call run once, everything they hold stays held, and everything is bounded.
+//! Questions to a modern client in the middle of its call. A modern client cannot be sent a request, so the call is
+//! parked: the client gets `input_required`, returns with the answers and a sealed state, and the same running call
+//! continues. The steps of the call run once and keep their permits; number and duration of parked calls are limited.
 
-mod conversation;
+mod asking_call;
 mod questions;
 mod seal;
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::Poll;
 use std::time::{Duration, SystemTime};
 
+use parking_lot::{Mutex, MutexGuard};
 use toolyard_model::peer::Back;
 use toolyard_model::{Answer, AnswerBody, BoxFuture, Keys, Peer, Request, Scope};
 use toolyard_proto::{CallError, Method, Params, Raw};
 
 use super::endpoint::Endpoint;
-use conversation::{Conversation, begin};
-use seal::{Binding, Opened, ParkId, Seal};
+use asking_call::AskingCall;
+use questions::Questions;
+use seal::{Binding, OpenedState, ParkId, Seal};
 
 /// How long an expired call may take to end after its questions were answered with "no answer".
 const WIND_UP: Duration = Duration::from_secs(5);
@@ -30,22 +34,44 @@ pub(crate) struct Park {
 }
 
 struct Parked {
-    conversation: Conversation,
-    /// Dropped when the client is back, so that the call does not expire any more.
+    call: AskingCall,
+    /// Dropped when the client returns, so that the call no longer expires.
     _expiry: Owned,
 }
 
-/// Handles a modern request; if its handler asks the client something, the call is parked and the answer states
-/// what is asked.
+/// Handles a modern request. If its handler asks the client a question, the call is parked, and the answer contains
+/// the question.
 pub(crate) fn handle(endpoint: &Arc<Endpoint>, request: Request, back: Arc<dyn Back>) -> BoxFuture<Answer> {
     if !may_ask(&request.method) {
         return endpoint.handler.handle(request, Peer::new(back));
     }
     let endpoint = endpoint.clone();
     match endpoint.park.own_state(&request.params) {
-        Some(state) => Box::pin(async move { come_back(&endpoint, &request, &state, back).await }),
-        None => Box::pin(begin(endpoint, request, back)),
+        Some(state) => Box::pin(async move { continue_parked(&endpoint, &request, &state, back).await }),
+        None => Box::pin(run_or_park(endpoint, request, back)),
     }
+}
+
+/// Runs a call, and parks it if it asks its client.
+async fn run_or_park(endpoint: Arc<Endpoint>, request: Request, back: Arc<dyn Back>) -> Answer {
+    let origin = request.origin.clone();
+    let method = request.method.clone();
+    let params = request.params.as_raw().clone();
+    let questions = Questions::new(origin.clone(), back);
+    let peer = Peer::new(questions.clone());
+    let mut call = endpoint.handler.handle(request, peer);
+    let answered = poll_fn(|cx| {
+        if let Poll::Ready(answer) = call.as_mut().poll(cx) {
+            return Poll::Ready(Some(answer));
+        }
+        questions.poll_asked(cx).map(|()| None)
+    });
+    if let Some(answer) = answered.await {
+        return answer;
+    }
+    let binding = Binding::of(&origin, &method, &params);
+    let via = origin.called.clone().filter(|_| origin.is_relayed);
+    AskingCall::start(&endpoint, call, questions, binding, via).wait_or_park(&endpoint).await
 }
 
 /// The methods whose answer may be a question.
@@ -53,19 +79,24 @@ fn may_ask(method: &Method) -> bool {
     matches!(method.as_str(), "tools/call" | "prompts/get" | "resources/read")
 }
 
-/// The client of a parked call is back with answers.
-async fn come_back(endpoint: &Arc<Endpoint>, request: &Request, state: &str, back: Arc<dyn Back>) -> Answer {
+/// Continues a parked call whose client has returned with answers.
+async fn continue_parked(
+    endpoint: &Arc<Endpoint>,
+    request: &Request,
+    state: &str,
+    back: Arc<dyn Back>,
+) -> Answer {
     let responses = request.params.member("inputResponses").unwrap_or_else(Raw::empty_object);
     if !responses.is_object() {
         return Err(CallError::invalid_params("`inputResponses` must be an object"));
     }
-    let conversation = endpoint.park.take(
+    let call = endpoint.park.take(
         state,
         &Binding::of(&request.origin, &request.method, &request.params),
         &responses,
     )?;
-    conversation.receive_answers(&responses, request, &back);
-    conversation.go_on(endpoint).await
+    call.receive_answers(&responses, request, &back);
+    call.wait_or_park(endpoint).await
 }
 
 impl Park {
@@ -77,21 +108,21 @@ impl Park {
         self.calls().len()
     }
 
-    /// The state that a request carries, if we made it.
+    /// The state that a request carries, if this gateway made it.
     fn own_state(&self, params: &Params) -> Option<String> {
         self.seal.own(&params.member("requestState")?)
     }
 
     fn calls(&self) -> MutexGuard<'_, HashMap<ParkId, Parked>> {
-        self.calls.lock().unwrap_or_else(PoisonError::into_inner)
+        self.calls.lock()
     }
 
     /// Parks a call and returns the `input_required` result by which the client continues it.
-    fn keep(&self, endpoint: &Arc<Endpoint>, conversation: Conversation) -> Answer {
+    fn keep(&self, endpoint: &Arc<Endpoint>, call: AskingCall) -> Answer {
         let expires = SystemTime::now() + self.time;
         let id = ParkId::random();
-        let state = self.seal.seal(id, expires, conversation.binding());
-        let result = conversation.input_required(&state);
+        let state = self.seal.seal(id, expires, call.binding(), call.via());
+        let result = call.input_required(&state);
         let mut calls = self.calls();
         if calls.len() >= self.most {
             return Err(CallError::limit(
@@ -99,19 +130,19 @@ impl Park {
             ));
         }
         let expiry = endpoint.ending.child();
-        calls.insert(id, Parked { conversation, _expiry: Owned(expiry.clone()) });
+        calls.insert(id, Parked { call, _expiry: Owned(expiry.clone()) });
         drop(calls);
         expiry.spawn(expire(endpoint.clone(), id));
         Ok(AnswerBody::ours(result))
     }
 
-    /// The call of `state`, if it belongs to this client and to this very request, and still exists. A malformed
-    /// answer does not end the call: it continues to wait.
-    fn take(&self, state: &str, binding: &Binding, responses: &Raw) -> Result<Conversation, CallError> {
+    /// Takes out the call of `state`, if it still exists and belongs to this client and to this request. A malformed
+    /// answer does not end the call: it stays parked.
+    fn take(&self, state: &str, binding: &Binding, responses: &Raw) -> Result<AskingCall, CallError> {
         let refused = |why: &str| {
             CallError::invalid_params(format!("this `requestState` {why}; make the call again without it"))
         };
-        let Opened { run, id, expires, bound } =
+        let OpenedState { run, id, expires, bound } =
             self.seal.open(state).ok_or_else(|| refused("is not valid"))?;
         if bound != *binding {
             return Err(refused("belongs to another request"));
@@ -126,18 +157,18 @@ impl Park {
         }
         let gone = || refused("was used already or has expired");
         let mut calls = self.calls();
-        calls.get(&id).ok_or_else(gone)?.conversation.check(responses)?;
-        calls.remove(&id).map(|parked| parked.conversation).ok_or_else(gone)
+        calls.get(&id).ok_or_else(gone)?.call.check(responses)?;
+        calls.remove(&id).map(|parked| parked.call).ok_or_else(gone)
     }
 }
 
-/// Ends a call whose client never came back.
+/// Ends a call whose client has not returned in time.
 async fn expire(endpoint: Arc<Endpoint>, id: ParkId) {
     tokio::time::sleep(endpoint.park.time).await;
-    // The expiry of the call is this very task, which continues to its end.
+    // `_expiry` owns this task, so it is kept until the task has finished.
     let parked = endpoint.park.calls().remove(&id);
-    if let Some(Parked { conversation, _expiry }) = parked {
-        conversation.give_up(WIND_UP).await;
+    if let Some(Parked { call, _expiry }) = parked {
+        call.give_up(WIND_UP).await;
     }
 }
 

@@ -21,14 +21,13 @@ use toolyard_model::{AnswerBody, Origin, Peer, Request, Scope, View};
 use toolyard_proto::{Id, Method, Raw, Revision};
 
 use super::ServeBody;
-use super::accept::{Entry, Room, accept_all};
-use super::admit::{Admitted, Challenge, Denial, Ticket};
+use super::accept::{Admission, Room, accept_all};
+use super::admit::{Admitted, Challenge, ConnectionCredential, Denial};
 use super::endpoint::{Endpoint, OpenConnection, next_number};
-use super::fields::Fields;
-use super::guard::Guard;
+use super::head::{Fields, Guard};
 use super::reply::{self, HttpResponse};
 use super::write_timeout::WriteTimeout;
-use super::{modern, post};
+use super::{post, request};
 
 /// How long the head of a request may take, and an idle connection stays open.
 const HEAD_TIMEOUT: Duration = Duration::from_mins(1);
@@ -54,31 +53,32 @@ pub async fn serve_plain_calls(
     calls: &'static [PlainCall],
     scope: Scope,
 ) {
-    let (guard, room) = (Guard::of(&listener, &endpoint.options), Room::new(&endpoint));
-    let door = Arc::new(Door { endpoint, guard, calls });
-    accept_all(listener, &door.endpoint, &scope, |stream| {
+    let guard = Guard::of(&listener, &endpoint.options);
+    let room = Room::new(&endpoint);
+    let plain = Arc::new(PlainListener { endpoint, guard, calls });
+    accept_all(listener, &plain.endpoint, &scope, |stream| {
         // A connection beyond the limit is closed.
-        if let Entry::Welcome(permit) = room.enter(&door.endpoint.counts) {
-            scope.spawn(door.clone().serve(stream, permit));
+        if let Admission::Accepted(permit) = room.enter(&plain.endpoint.counts) {
+            scope.spawn(plain.clone().serve(stream, permit));
         }
     })
     .await;
 }
 
-struct Door {
+struct PlainListener {
     endpoint: Arc<Endpoint>,
     guard: Guard,
     calls: &'static [PlainCall],
 }
 
 /// Why there is no answer: the status, and the reason.
-struct Refusal(StatusCode, String);
+struct CallRefusal(StatusCode, String);
 
-impl Door {
+impl PlainListener {
     async fn serve(self: Arc<Self>, stream: TcpStream, _permit: OwnedSemaphorePermit) {
         let _open = OpenConnection::new(&self.endpoint);
-        let ticket = Ticket::of(stream.peer_addr().ok().map(|address| address.ip()));
-        let service = service_fn(|request| self.respond(request, &ticket));
+        let credential = ConnectionCredential::of(stream.peer_addr().ok().map(|address| address.ip()));
+        let service = service_fn(|request| self.respond(request, &credential));
         let stream = WriteTimeout::new(stream, self.endpoint.options.patience);
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
@@ -101,12 +101,13 @@ impl Door {
     async fn respond(
         &self,
         request: HttpRequest<Incoming>,
-        ticket: &Ticket,
+        credential: &ConnectionCredential,
     ) -> Result<HttpResponse, Infallible> {
-        let (begun, id) = (Instant::now(), request_id(request.headers()));
-        let mut response = match self.answer(request, ticket).await {
+        let begun = Instant::now();
+        let id = request_id(request.headers());
+        let mut response = match self.answer(request, credential).await {
             Ok(answer) => whole(StatusCode::OK, &answer),
-            Err(Refusal(status, detail)) => whole(status, &json!({ "detail": detail })),
+            Err(CallRefusal(status, detail)) => whole(status, &json!({ "detail": detail })),
         };
         let headers = response.headers_mut();
         headers.insert(REQUEST_ID, id);
@@ -116,61 +117,74 @@ impl Door {
         Ok(response)
     }
 
-    async fn answer(&self, request: HttpRequest<Incoming>, ticket: &Ticket) -> Result<Value, Refusal> {
+    async fn answer(
+        &self,
+        request: HttpRequest<Incoming>,
+        credential: &ConnectionCredential,
+    ) -> Result<Value, CallRefusal> {
         let (head, body) = request.into_parts();
         if let Some(reason) = self.guard.refusal(head.uri.authority(), Fields::Map(&head.headers)) {
-            return Err(Refusal(StatusCode::FORBIDDEN, reason.into()));
+            return Err(CallRefusal(StatusCode::FORBIDDEN, reason.into()));
         }
         let path = head.uri.path();
         if path == "/health" {
             return Ok(json!({ "status": "ok" }));
         }
         let Some(call) = self.calls.iter().find(|call| call.path == path) else {
-            return Err(Refusal(StatusCode::NOT_FOUND, format!("there is nothing at {path}")));
+            return Err(CallRefusal(StatusCode::NOT_FOUND, format!("there is nothing at {path}")));
         };
         if head.method != HttpMethod::POST {
-            return Err(Refusal(StatusCode::METHOD_NOT_ALLOWED, "send the arguments with POST".into()));
+            return Err(CallRefusal(StatusCode::METHOD_NOT_ALLOWED, "send the arguments with POST".into()));
         }
-        let admitted = self.admit(&head.headers, ticket).await?;
+        let admitted = self.admit(&head.headers, credential).await?;
         // The reservation is held until the request is answered.
         let (body, _reservation) =
             post::read(&self.endpoint, &head.headers, body).await.map_err(|refusal| {
-                Refusal(refusal.status(), "expected a JSON object within the limits of size and time".into())
+                CallRefusal(
+                    refusal.status(),
+                    "expected a JSON object within the limits of size and time".into(),
+                )
             })?;
         self.call(call.tool, admitted, &body).await
     }
 
-    async fn admit(&self, headers: &HeaderMap, ticket: &Ticket) -> Result<Admitted, Refusal> {
+    async fn admit(
+        &self,
+        headers: &HeaderMap,
+        credential: &ConnectionCredential,
+    ) -> Result<Admitted, CallRefusal> {
         let gate = &self.endpoint.options.gate;
         let authorization = Fields::Map(headers).once(&AUTHORIZATION).unwrap_or_default();
-        let mut admitted = gate.admit_on(ticket, VIEW, authorization);
+        let mut admitted = gate.admit_on(credential, VIEW, authorization);
         if let (Err(Denial::Unverified(token)), Some(header)) = (&admitted, authorization) {
-            gate.verify_on(ticket, header, token).await;
-            admitted = gate.admit_on(ticket, VIEW, authorization);
+            gate.verify_on(credential, header, token).await;
+            admitted = gate.admit_on(credential, VIEW, authorization);
         }
         admitted.map_err(|denial| match denial {
-            Denial::Answer(Challenge { status, text, .. }) => Refusal(status, text.into()),
-            Denial::Unverified(_) => {
-                Refusal(StatusCode::SERVICE_UNAVAILABLE, "the token cannot be checked now; try again".into())
-            }
+            Denial::Answer(Challenge { status, text, .. }) => CallRefusal(status, text.into()),
+            Denial::Unverified(_) => CallRefusal(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "the token cannot be checked now; try again".into(),
+            ),
         })
     }
 
-    async fn call(&self, tool: &str, admitted: Admitted, body: &Bytes) -> Result<Value, Refusal> {
+    async fn call(&self, tool: &str, admitted: Admitted, body: &Bytes) -> Result<Value, CallRefusal> {
         let arguments = serde_json::from_slice::<Value>(body).ok().filter(Value::is_object);
         let Some(arguments) = arguments else {
-            return Err(Refusal(StatusCode::UNPROCESSABLE_ENTITY, "expected a JSON object".into()));
+            return Err(CallRefusal(StatusCode::UNPROCESSABLE_ENTITY, "expected a JSON object".into()));
         };
         let is_proven = admitted.proves_user();
-        let client = modern::client_key(&admitted);
+        let client = request::client_key(&admitted);
         let origin = Origin::new(View::Everything, admitted.principal, client, Revision::NEWEST)
             .with_place(is_proven, None)
-            .with_relayed(admitted.is_relayed);
+            .with_relayed(admitted.is_relayed)
+            .with_transport(admitted.transport);
         // Progress is not sent to the client, but it keeps the call from being taken for a silent one.
         let params = json!({ "name": tool, "arguments": arguments, "_meta": { "progressToken": 0 } });
         let id = Id::string(&format!("plain-{}", next_number()));
         let request = Request::new(Arc::new(origin), id, Method::TOOLS_CALL, Raw::from(params));
-        let failed = |detail: String| Refusal(StatusCode::INTERNAL_SERVER_ERROR, detail);
+        let failed = |detail: String| CallRefusal(StatusCode::INTERNAL_SERVER_ERROR, detail);
         match self.endpoint.handler.handle(request, Peer::none()).await {
             Ok(AnswerBody::Whole(result, _)) => answer_of(&result.read().unwrap_or_default()).map_err(failed),
             Ok(AnswerBody::Stream(_)) => Err(failed("a whole answer was asked for".into())),

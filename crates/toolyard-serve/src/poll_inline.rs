@@ -5,9 +5,11 @@
 //! more than the whole call. Here it is another turn of a loop.
 
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
+
+use parking_lot::Mutex;
 
 /// How many turns it takes before other tasks get theirs.
 const MAX_TURNS: usize = 16;
@@ -60,7 +62,7 @@ impl<F: Future> Future for PollInline<F> {
 
 impl InlineWaker {
     fn set_task(&self, waker: &Waker) {
-        self.task.lock().unwrap_or_else(PoisonError::into_inner).clone_from(waker);
+        self.task.lock().clone_from(waker);
     }
 }
 
@@ -72,7 +74,7 @@ impl Wake for InlineWaker {
     fn wake_by_ref(self: &Arc<Self>) {
         self.is_woken.store(true, Ordering::SeqCst);
         if !self.is_running.load(Ordering::SeqCst) {
-            self.task.lock().unwrap_or_else(PoisonError::into_inner).wake_by_ref();
+            self.task.lock().wake_by_ref();
         }
     }
 }

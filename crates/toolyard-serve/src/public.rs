@@ -8,6 +8,8 @@ use hyper::body::Incoming;
 use toolyard_model::BoxFuture;
 
 use super::ServeBody;
+use super::elsewhere;
+use super::endpoint::Endpoint;
 use super::reply::{self, HttpResponse};
 
 /// The paths of these pages.
@@ -21,7 +23,7 @@ pub struct PageRequest {
     pub query: String,
 }
 
-/// What a browser or client gets.
+/// The response with a page.
 #[derive(Debug)]
 pub struct PageResponse {
     pub status: StatusCode,
@@ -31,6 +33,9 @@ pub struct PageResponse {
 
 /// Answers requests for pages.
 pub trait PublicPages: fmt::Debug + Send + Sync + 'static {
+    /// The id of the sign-in that a page belongs to. Another gateway may have it.
+    fn sign_in(&self, request: &PageRequest) -> Option<String>;
+
     /// `None` if there is no such page.
     fn page(&self, request: PageRequest) -> BoxFuture<Option<PageResponse>>;
 }
@@ -39,10 +44,17 @@ pub(crate) fn is_public(path: &str) -> bool {
     BASES.iter().any(|base| path.starts_with(base))
 }
 
-pub(crate) async fn answer(pages: &dyn PublicPages, request: &Request<Incoming>) -> HttpResponse {
+pub(crate) async fn answer(
+    endpoint: &Endpoint,
+    pages: &dyn PublicPages,
+    request: &Request<Incoming>,
+) -> HttpResponse {
     let (path, query) =
         (request.uri().path().to_owned(), request.uri().query().unwrap_or_default().to_owned());
     let request = PageRequest { method: request.method().clone(), path, query };
+    if let Some(answer) = elsewhere::page(endpoint, pages, &request).await {
+        return answer;
+    }
     match pages.page(request).await {
         None => reply::text(StatusCode::NOT_FOUND, "there is no such page\n"),
         Some(PageResponse { status, headers, body }) => {

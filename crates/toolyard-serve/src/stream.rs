@@ -1,5 +1,5 @@
-//! The stream listener: one message per line over stdio, TCP or a Unix socket. The connection is the client:
-//! when it ends, its calls end. Nothing but messages is ever written.
+//! The stream listener: one message per line over stdio, TCP or a Unix socket. Each connection is
+//! one client: when the connection ends, its calls end. Only messages are written to it.
 
 mod batch;
 mod line;
@@ -10,7 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio::time::{Instant, timeout};
-use toolyard_model::{AnswerBody, ClientKey, Origin, Principal, Request, Scope, View};
+use toolyard_model::{AnswerBody, ClientKey, Origin, Principal, Request, Scope, Transport, View};
 use toolyard_proto::codec::line::LineDecoder;
 use toolyard_proto::error::code;
 use toolyard_proto::message::nests_too_deep;
@@ -22,12 +22,13 @@ use toolyard_proto::{
 
 use super::calls::{Calls, Ending, Outlet};
 use super::endpoint::{Counts, Endpoint, OpenConnection, Options, next_number};
-use super::legacy::handshake::{Caller, greet};
-use super::legacy::session::Session;
-use super::modern::{origin, stamped};
+use super::legacy::handshake::{HandshakeCaller, greet};
+use super::legacy::session::ClientSession;
+use super::modern::stamped;
 use super::notify_limit::NotifyLimit;
 use super::park;
-use super::rendered::Rendered;
+use super::reply::Rendered;
+use super::request::origin;
 use crate::admit::Admitted;
 use batch::BatchOutlet;
 use line::{CallLine, Line, LineBack, write_lines};
@@ -35,7 +36,7 @@ use line::{CallLine, Line, LineBack, write_lines};
 /// How long messages that are queued already may take to be written when the connection ends.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Serves one client until it or `scope` or the endpoint ends.
+/// Serves one client until the client disconnects or `scope` or the endpoint ends.
 pub async fn serve_stream(
     read: impl AsyncRead + Send + Unpin,
     write: impl AsyncWrite + Send + Unpin,
@@ -45,7 +46,7 @@ pub async fn serve_stream(
     scope: Scope,
 ) {
     let decoder = LineDecoder::new(endpoint.options.line_limit);
-    let admitted = Admitted::unproven(principal);
+    let admitted = Admitted::unproven(principal).over(Transport::Pipe);
     let start = Start { view, admitted, decoder, first: None, drain: Duration::ZERO };
     serve_opened(read, write, endpoint, start, scope).await;
 }
@@ -60,7 +61,7 @@ pub async fn serve_pipe(
     scope: Scope,
 ) {
     let decoder = LineDecoder::new(endpoint.options.line_limit);
-    let admitted = Admitted::proven(Principal::local());
+    let admitted = Admitted::proven(Principal::local()).over(Transport::Pipe);
     let start = Start { view: View::Everything, admitted, decoder, first: None, drain };
     serve_opened(read, write, endpoint, start, scope).await;
 }
@@ -73,7 +74,7 @@ pub(super) struct Start {
     pub(super) decoder: LineDecoder,
     /// A line that was taken from the decoder already.
     pub(super) first: Option<Bytes>,
-    /// How long calls may go on once the client has closed its end.
+    /// How long calls may continue after the client has closed its end.
     pub(super) drain: Duration,
 }
 
@@ -89,7 +90,7 @@ pub(super) async fn serve_opened(
     let (line, queue) = Line::new(endpoint.counts.clone());
     let own = scope.child();
     let writing = write_lines(queue, write, endpoint.options.patience, own.clone());
-    let mut connection = Connection {
+    let mut connection = StreamConnection {
         calls: Calls::new(endpoint.options.calls),
         client: ClientKey::Connection(next_number()),
         leaving: own.child(),
@@ -102,7 +103,8 @@ pub(super) async fn serve_opened(
         admitted,
         line: Some(Arc::new(line)),
     };
-    let (ending, until) = (connection.endpoint.ending.clone(), connection.admitted.until);
+    let ending = connection.endpoint.ending.clone();
+    let until = connection.admitted.until;
     tracing::debug!(target: "clients", client = %connection.number(), view = %connection.view, principal = %connection.admitted.principal.name(), "connected");
     {
         let mut writing = std::pin::pin!(writing);
@@ -117,7 +119,7 @@ pub(super) async fn serve_opened(
         };
         connection.end();
         if !is_over {
-            // A client that does not read its last messages in time does not get them.
+            // Last messages that the client does not read in time are dropped.
             let _ = timeout(FLUSH_TIMEOUT, writing).await;
         }
     }
@@ -132,25 +134,25 @@ async fn expiry(until: Option<Instant>) {
     }
 }
 
-struct Connection {
+struct StreamConnection {
     endpoint: Arc<Endpoint>,
     view: View,
     admitted: Admitted,
     client: ClientKey,
     calls: Arc<Calls>,
     scope: Scope,
-    /// Cancelled when the client has closed its end: calls may go on, listening is over.
+    /// Cancelled when the client has closed its end: calls may continue, subscriptions end.
     leaving: Scope,
-    /// Whether the handler knows of this client.
+    /// Whether the handler has been informed about this client.
     has_begun: bool,
-    /// Once a legacy client has shaken hands.
-    session: Option<Arc<Session>>,
+    /// Set after the handshake of a legacy client.
+    session: Option<Arc<ClientSession>>,
     notify_limit: Arc<NotifyLimit>,
-    /// Gone once the connection has ended.
+    /// `None` once the connection has ended.
     line: Option<Arc<Line>>,
 }
 
-impl Connection {
+impl StreamConnection {
     /// Its name in the log and in the records of its calls.
     fn number(&self) -> String {
         if let ClientKey::Connection(number) = self.client {
@@ -197,8 +199,8 @@ impl Connection {
         }
     }
 
-    /// When the endpoint ends, calls may finish; when the client has closed its end, for as long as `drain`.
-    /// Questions to the client cannot be answered then.
+    /// Lets calls finish: for up to `drain` if the client has closed its end, for a moment if the endpoint ends. The
+    /// client can no longer answer questions, so these are closed.
     async fn finish(&mut self, drain: Duration) {
         self.leaving.cancel();
         let ending = self.endpoint.ending.clone();
@@ -224,8 +226,8 @@ impl Connection {
         self.line = None;
     }
 
-    /// A message that will be answered waits until earlier answers have found room; otherwise a client that does not
-    /// read could make any number of answers wait. Other messages do not wait.
+    /// Handles one line. A message that needs an answer first waits until earlier answers have room in the queue, so
+    /// that a client that does not read cannot pile up answers. Other messages do not wait.
     async fn take(&mut self, line: Bytes) {
         if nests_too_deep(&line) {
             return self
@@ -273,15 +275,18 @@ impl Connection {
 
     async fn initialize(&mut self, message: RequestMessage) {
         let RequestMessage { id, params, .. } = message;
-        let (view, admitted) = (self.view.clone(), self.admitted.clone());
-        let caller = Caller { view, admitted, client: self.client.clone() };
+        let view = self.view.clone();
+        let admitted = self.admitted.clone();
+        let caller = HandshakeCaller { view, admitted, client: self.client.clone() };
         let patience = self.endpoint.options.handshake_timeout;
         match greet(&self.endpoint.handler, patience, caller, id.clone(), params).await {
             Ok(met) => {
                 self.say(Rendered::result(&id, met.result)).await;
                 if let Some(line) = &self.line {
-                    let (calls, scope) = (self.calls.clone(), self.scope.child());
-                    self.session = Some(Session::new(&self.endpoint, met.origin, calls, line.clone(), scope));
+                    let calls = self.calls.clone();
+                    let scope = self.scope.child();
+                    self.session =
+                        Some(ClientSession::new(&self.endpoint, met.origin, calls, line.clone(), scope));
                 }
             }
             Err(error) => self.say(Rendered::error(Some(&id), &error.to_raw())).await,
@@ -292,8 +297,8 @@ impl Connection {
         let RequestMessage { id, method, .. } = message;
         let Found { params, envelope, .. } = found;
         let meta = match RequestMeta::judge(envelope) {
-            // The hub lives in a session: whatever is wrong with the request, clients of both eras fall back
-            // to `initialize` on this.
+            // The hub needs a session. This error makes clients of both eras fall back to `initialize`, so it is sent
+            // whatever else is wrong with the request.
             _ if self.view == View::Hub => {
                 let error = CallError::unknown_method(method.as_str());
                 return self.say(Rendered::error(Some(&id), &error.to_raw())).await;
@@ -305,7 +310,7 @@ impl Connection {
             Ok(meta) => meta,
             Err(error) => return self.say(Rendered::error(Some(&id), &error.to_raw())).await,
         };
-        let (slot, outlet) = match (self.calls.begin(&id, &self.scope), &self.line) {
+        let (slot, outlet) = match (self.calls.take_slot(&id, &self.scope), &self.line) {
             (Ok(slot), Some(line)) => (slot, CallLine::new(line.clone())),
             (Err(error), _) => return self.refuse(Some(&id), &error).await,
             (_, None) => return,
@@ -316,7 +321,8 @@ impl Connection {
         }
         let request = Request::new(origin, id, method, params);
         let scope = slot.scope.clone();
-        let (endpoint, leaving) = (self.endpoint.clone(), self.leaving.clone());
+        let endpoint = self.endpoint.clone();
+        let leaving = self.leaving.clone();
         scope.spawn(run_modern(endpoint, request, Ending::new(slot, outlet.clone()), outlet, leaving));
     }
 
@@ -333,12 +339,9 @@ impl Connection {
     }
 
     fn notice(&self, notification: Notification) {
-        let origin = Arc::new(Origin::new(
-            self.view.clone(),
-            self.admitted.principal.clone(),
-            self.client.clone(),
-            Revision::NEWEST,
-        ));
+        let (view, principal) = (self.view.clone(), self.admitted.principal.clone());
+        let origin = Origin::new(view, principal, self.client.clone(), Revision::NEWEST);
+        let origin = Arc::new(origin.with_transport(self.admitted.transport));
         let Endpoint { handler, counts, .. } = &*self.endpoint;
         self.notify_limit.pass(handler, &origin, notification, counts, &self.scope);
     }

@@ -5,10 +5,11 @@
 //! receive them. The token is sealed with the gateway's keys, so that a page stays signed in when the gateway is
 //! restarted.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use data_encoding::HEXLOWER;
+use parking_lot::{Mutex, MutexGuard};
 use subtle::ConstantTimeEq;
 use toolyard_model::{Keys, Principal};
 
@@ -36,7 +37,7 @@ impl UiAccess {
     }
 
     fn codes(&self) -> MutexGuard<'_, Vec<(String, Instant)>> {
-        let mut codes = self.codes.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut codes = self.codes.lock();
         codes.retain(|(_, made)| made.elapsed() < CODE_LIFE);
         codes
     }
@@ -101,7 +102,7 @@ mod tests {
     fn old_codes_and_old_tokens_are_refused() {
         let access = UiAccess::new(Arc::default());
         let code = access.make_code().unwrap();
-        access.codes.lock().unwrap()[0].1 = Instant::now().checked_sub(CODE_LIFE).unwrap();
+        access.codes.lock()[0].1 = Instant::now().checked_sub(CODE_LIFE).unwrap();
         assert_eq!(access.exchange(&code), None);
         let sealed = access.keys.seal(PURPOSE, &(now() - 1).to_be_bytes());
         assert!(access.admit(Some(format!("Bearer {PREFIX}{sealed}").as_bytes())).is_none());

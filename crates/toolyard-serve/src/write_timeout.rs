@@ -1,5 +1,5 @@
 //! Closes a connection whose client does not read. A call runs inside its response, so an
-//! unread response would otherwise hold the call and its resources for ever.
+//! unread response would otherwise hold the call and its resources indefinitely.
 
 use std::io::{Error, ErrorKind, IoSlice, Result};
 use std::pin::Pin;

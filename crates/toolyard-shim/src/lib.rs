@@ -1,5 +1,5 @@
-//! The body of `toolyard stdio`: MCP on stdin and stdout, through the gateway of the same config set. It joins the
-//! gateway that runs, or starts one; when that dies it finds another, and its client keeps working.
+//! The body of `toolyard stdio`: MCP on stdin and stdout, through the gateway of the same config set. It connects to
+//! the running gateway, or starts one. If that gateway dies, it connects to another one, and its client continues.
 //!
 //! Nothing but messages is ever written to stdout.
 
@@ -42,6 +42,11 @@ impl Shim {
         let Self { locator, view, is_hub, rules, current_rules, trouble } = self;
         Relay::new(locator, Opening::new(view, rules, current_rules, trouble), is_hub).run().await
     }
+}
+
+/// Answers a client that cannot be served with the reason, and ends its session.
+pub async fn refuse(why: &str) {
+    relay::refuse(why).await;
 }
 
 impl std::fmt::Debug for Shim {

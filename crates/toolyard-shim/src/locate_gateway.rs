@@ -1,8 +1,8 @@
 //! Finds the gateway of a config set, or starts one: several programs that look for it at the same time start
 //! only one.
 //!
-//! A gateway counts as found only once it has answered: one that was killed a moment ago still accepts connections,
-//! and everything sent to it is lost. So no message of the client is sent before that answer.
+//! A gateway counts as found only once it has answered: the socket of a gateway that was killed a moment ago may still
+//! accept connections, and everything sent to it is lost. So no message of the client is sent before that answer.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, TryLockError};
@@ -32,8 +32,8 @@ const PAUSE: Duration = Duration::from_millis(20);
 const STANDBY: Duration = Duration::from_secs(5);
 /// How long a gateway may take to answer the first message.
 const FIRST_ANSWER: Duration = Duration::from_secs(5);
-/// Answered by every gateway, before any handshake and in every view.
-const KNOCK: &str = r#"{"jsonrpc":"2.0","id":"yard-knock","method":"ping"}"#;
+/// A ping, which every gateway answers in every view, before any handshake.
+const KNOCK: &str = r#"{"jsonrpc":"2.0","id":"yard-join_running","method":"ping"}"#;
 /// How much of the end of a log is shown.
 const MAX_LOG_TAIL: usize = 2_000;
 
@@ -45,16 +45,16 @@ pub struct GatewayLocator {
 }
 
 /// A gateway that has answered.
-pub(crate) enum Met {
+pub(crate) enum JoinResult {
     /// It accepts the connection.
-    Welcome(LocalStream),
+    Joined(LocalStream),
     /// It refuses the connection, with a reason.
-    Refused(Refusal),
+    Refused(GatewayRefusal),
 }
 
 /// The answer of a gateway that refuses a connection.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Refusal {
+pub(crate) struct GatewayRefusal {
     pub(crate) why: String,
     pub(crate) about: About,
 }
@@ -87,15 +87,15 @@ impl GatewayLocator {
     }
 
     /// A connection to the gateway, which is started if none runs. `opening` is sent before everything else.
-    pub(crate) async fn join(&self, opening: &Opening) -> io::Result<Met> {
+    pub(crate) async fn join(&self, opening: &Opening) -> io::Result<JoinResult> {
         let deadline = Instant::now() + LIMIT;
         loop {
-            if let Some(met) = self.knock(opening).await {
+            if let Some(met) = self.join_running(opening).await {
                 return Ok(met);
             }
             if let Some(_lock) = self.lock()? {
                 // The previous holder of the lock may have started one.
-                return match self.knock(opening).await {
+                return match self.join_running(opening).await {
                     Some(met) => Ok(met),
                     None => match self.standby(opening).await {
                         Some(met) => Ok(met),
@@ -104,15 +104,16 @@ impl GatewayLocator {
                 };
             }
             if Instant::now() > deadline {
-                let message =
-                    format!("no gateway was started within {LIMIT:?}, although another program was about to");
+                let message = format!(
+                    "no gateway was running after {LIMIT:?}, although another process was starting one"
+                );
                 return Err(io::Error::other(message));
             }
             sleep(PAUSE).await;
         }
     }
 
-    /// Where a gateway may be: at the address that it has published, or at the default one.
+    /// The addresses at which a gateway may listen: the published one, and the default.
     fn sockets(&self) -> impl Iterator<Item = PathBuf> {
         let part = |path: &Path| path.file_name().map(OsStr::to_owned);
         let set = |path: &Path| (path.parent().and_then(part), part(path));
@@ -122,7 +123,7 @@ impl GatewayLocator {
         announced.into_iter().chain([self.socket.clone()])
     }
 
-    async fn knock(&self, opening: &Opening) -> Option<Met> {
+    async fn join_running(&self, opening: &Opening) -> Option<JoinResult> {
         for path in self.sockets() {
             if let Ok(stream) = local::connect(&path).await
                 && local::refuse_strangers(&stream).is_ok()
@@ -134,7 +135,7 @@ impl GatewayLocator {
         None
     }
 
-    /// The right to start a gateway, unless another process has it now.
+    /// Takes the lock for starting a gateway; `None` if another process holds it.
     fn lock(&self) -> io::Result<Option<File>> {
         let path = self.socket.with_file_name("start.lock");
         let what =
@@ -148,23 +149,23 @@ impl GatewayLocator {
         }
     }
 
-    /// A standby gateway that is about to replace one that has just ended.
-    async fn standby(&self, opening: &Opening) -> Option<Met> {
+    /// Connects to a standby gateway that is about to replace one that has just ended.
+    async fn standby(&self, opening: &Opening) -> Option<JoinResult> {
         let deadline = Instant::now() + STANDBY;
         while Standby::is_there(&self.socket) && Instant::now() < deadline {
             sleep(PAUSE).await;
-            if let Some(met) = self.knock(opening).await {
+            if let Some(met) = self.join_running(opening).await {
                 return Some(met);
             }
         }
         None
     }
 
-    async fn start(&self, opening: &Opening, deadline: Instant) -> io::Result<Met> {
+    async fn start(&self, opening: &Opening, deadline: Instant) -> io::Result<JoinResult> {
         let mut log = Log::open(self.state_dir.as_deref());
         let mut gateway = self.spawn(&log)?;
         loop {
-            if let Some(met) = self.knock(opening).await {
+            if let Some(met) = self.join_running(opening).await {
                 return Ok(met);
             }
             if let Some(status) = gateway.try_wait()? {
@@ -179,7 +180,7 @@ impl GatewayLocator {
         }
     }
 
-    /// The gateway outlives this process: it leaves our session by itself, and runs while clients are connected.
+    /// The gateway outlives this process: it detaches from our session, and runs while clients are connected.
     fn spawn(&self, log: &Log) -> io::Result<Child> {
         let what = |verb: &'static str| {
             move |error: io::Error| io::Error::new(error.kind(), format!("{verb}: {error}"))
@@ -187,7 +188,7 @@ impl GatewayLocator {
         let program = std::env::current_exe().map_err(what("find this program"))?;
         let mut command = Command::new(program);
         command.args(&self.start.arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(log.writer());
-        // The identity of our client concerns neither the gateway nor its children.
+        // The token identifies our client; the gateway and its children must not inherit it.
         command.env_remove(TOKEN);
         system::detach(&mut command);
         command.current_dir(&self.start.folder).spawn().map_err(what("start the gateway"))
@@ -195,16 +196,16 @@ impl GatewayLocator {
 }
 
 /// The first answer on a new connection; `None` if the connection ends without one.
-async fn first_answer(mut stream: LocalStream, opening: &Opening) -> Option<Met> {
+async fn first_answer(mut stream: LocalStream, opening: &Opening) -> Option<JoinResult> {
     let first = opening.line().into_iter().chain([Bytes::from_static(KNOCK.as_bytes())]);
     write_lines(&mut stream, first).await.ok()?;
-    // Nothing else is sent before this is answered, so there is nothing after the line.
+    // Nothing else is sent before this is answered, so the gateway has sent nothing after this line.
     let line = next_line(&mut LineDecoder::new(usize::MAX), &mut stream).await.ok()??;
-    Some(refusal_in(&line).map_or(Met::Welcome(stream), Met::Refused))
+    Some(refusal_in(&line).map_or(JoinResult::Joined(stream), JoinResult::Refused))
 }
 
-/// A gateway that accepts the client answers the knock with a result; an error is its refusal.
-fn refusal_in(line: &Bytes) -> Option<Refusal> {
+/// A gateway that accepts the client answers the ping with a result; an error means that it refuses the client.
+fn refusal_in(line: &Bytes) -> Option<GatewayRefusal> {
     let Ok(Message::Response(Response { outcome: Err(error), .. })) = Message::parse(line) else {
         return None;
     };
@@ -215,7 +216,7 @@ fn refusal_in(line: &Bytes) -> Option<Refusal> {
         Some(REFUSED_VIEW) => About::View,
         _ => About::Other,
     };
-    Some(Refusal { why, about })
+    Some(GatewayRefusal { why, about })
 }
 
 /// The gateway's stderr. The gateway has no terminal, so its stderr goes to a file in the state directory.

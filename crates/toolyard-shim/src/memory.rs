@@ -1,5 +1,5 @@
-//! The state that a client takes from one gateway to the next: its calls in flight, and the messages that a new gateway
-//! must receive. Nothing here reads, writes or waits.
+//! The state of a client that outlives its gateway: the calls in flight, and the messages that the next gateway must
+//! receive. There is no IO here.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -43,7 +43,7 @@ pub(crate) struct Memory {
 /// A request of the client.
 #[derive(Debug)]
 struct Call {
-    /// Its name in messages to people.
+    /// The name of the request in error messages.
     what: String,
     method: Method,
     /// Whether its answer has the fields of a modern result.
@@ -57,7 +57,7 @@ struct Call {
 /// How often a request is sent again.
 const MOST_REPEATS: u8 = 3;
 
-/// Requests that change nothing, so that repeating them does no harm.
+/// Requests that change nothing, so they can be repeated safely.
 const READ_ONLY: [&str; 12] = [
     "ping",
     "server/discover",
@@ -140,7 +140,7 @@ impl Memory {
         }
     }
 
-    /// The session has switched: subscriptions at the previous instance are over.
+    /// The session is now connected to another instance, so subscriptions at the previous one have ended.
     fn turned(&mut self, to: Option<RequestMessage>) {
         let instance = |request: &RequestMessage| request.params.as_ref()?.at(&["arguments", "instance_id"]);
         let before = self.settings.remove(INSTANCE);
@@ -222,7 +222,8 @@ impl Memory {
         vec![line]
     }
 
-    /// Every gateway numbers its questions from one, and the client may still know one of an earlier gateway.
+    /// Passes on a question of the gateway. After the first gateway the question gets an id of our own: every gateway
+    /// numbers its questions from one, and the client may still have an open question of an earlier gateway.
     fn asks(&mut self, request: RequestMessage, line: Bytes) -> Bytes {
         if self.generation == 0 {
             self.asked.insert(request.id.clone(), request.id);
@@ -248,7 +249,8 @@ impl Memory {
         Message::Notification(Notification { method, params }).render()
     }
 
-    /// The gateway is gone: what the client must be sent. `why` completes "… while it was under way".
+    /// The gateway is lost: returns the messages that the client must receive. `why` completes "… while it was under
+    /// way".
     pub(crate) fn lost(&mut self, why: &str) -> Vec<Bytes> {
         self.generation += 1;
         self.repeated.clear();
@@ -266,14 +268,14 @@ impl Memory {
         lines
     }
 
-    /// There will be no other gateway, so nothing is kept for it.
+    /// Like [`Memory::lost`], if there will be no other gateway: no request is kept for it.
     pub(crate) fn given_up(&mut self, why: &str) -> Vec<Bytes> {
         self.handshake = None;
         self.calls.values_mut().for_each(|call| call.read_only = None);
         self.lost(why)
     }
 
-    /// The same for messages that were not sent to any gateway.
+    /// Returns errors for requests that were not sent to any gateway.
     pub(crate) fn not_passed_on(&mut self, why: &str) -> Vec<Bytes> {
         self.handshake = None;
         self.calls.drain().map(|(id, call)| call.not_passed_on(id, why)).collect()
@@ -314,7 +316,7 @@ impl Memory {
         self.returning.is_none()
     }
 
-    /// The messages to a new gateway after those.
+    /// The messages to a new gateway that follow the introduction: the settings of the session.
     pub(crate) fn settings(&mut self) -> Vec<Bytes> {
         if self.handshake.as_ref().is_none_or(|handshake| !handshake.is_answered) {
             return Vec::new();
@@ -331,7 +333,7 @@ impl Memory {
         requests.map(|request| Message::Request(request).render()).collect()
     }
 
-    /// The same request under an id of our own.
+    /// Repeats a request under an id of our own.
     fn again(&mut self, request: RequestMessage) -> (Id, Bytes) {
         self.repeats += 1;
         let id = Id::string(&format!("yard-again-{}-{}", self.generation, self.repeats));
@@ -339,7 +341,7 @@ impl Memory {
         (id.clone(), Message::Request(RequestMessage { id, ..request }).render())
     }
 
-    /// Whether the client waits for no answer; subscriptions, which do not end by themselves, do not count.
+    /// Whether the client waits for no answer. Subscriptions do not count, because they do not end by themselves.
     pub(crate) fn is_idle(&self) -> bool {
         self.calls.values().all(|call| call.method == Method::LISTEN)
     }
@@ -375,7 +377,7 @@ impl Call {
         self.answer(id, &CallError::unavailable(message).with_origin(Fault::Gateway))
     }
 
-    /// A tool that could not do its work answers as a tool does; the rest fails as the protocol requires.
+    /// The failure of a tool call is a tool result; every other failure is a protocol error.
     fn answer(&self, id: Id, error: &CallError) -> Bytes {
         let is_tool = self.method == Method::TOOLS_CALL;
         let outcome = match (is_tool, self.stamped) {

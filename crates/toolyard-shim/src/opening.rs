@@ -1,19 +1,19 @@
-//! The line that a connection to the gateway opens with: which view is wanted, who asks and where the client works. Where the gateway
-//! asks for tokens, each connection brings a fresh one, made from the secret of the config.
+//! The first line of a connection to the gateway: the view, the token and the working folder of the client. If the
+//! gateway requires tokens, each connection presents a new one, made from the secret of the config.
 
 use std::path::PathBuf;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::json;
 use toolyard_config::environment;
 use toolyard_proto::token::Rules;
 
-use super::locate_gateway::{About, Refusal};
+use super::locate_gateway::{About, GatewayRefusal};
 use super::tokens::{Presented, Tokens};
 
-/// The variable for tokens of the program that Toolyard replaces.
+/// The environment variable for a token; the program that Toolyard replaces used the same one.
 pub(crate) const TOKEN: &str = "MCP_AUTH_TOKEN";
 
 /// Reads the rules for tokens again, since a shim may outlive a secret.
@@ -25,7 +25,7 @@ pub(crate) struct Opening {
     tokens: Mutex<Tokens>,
     /// The problem of the config, if it could not be read.
     trouble: Option<String>,
-    /// Where the client works: it starts this program there.
+    /// The working folder of the client, which starts this program there.
     folder: Option<PathBuf>,
 }
 
@@ -44,10 +44,10 @@ impl Opening {
     }
 
     fn tokens(&self) -> MutexGuard<'_, Tokens> {
-        self.tokens.lock().unwrap_or_else(PoisonError::into_inner)
+        self.tokens.lock()
     }
 
-    /// The line for the next connection. Without one, the owner of the socket gets the view of everything.
+    /// The line for the next connection. `None` if it would be empty: then the connection gets the view of everything.
     pub(crate) fn line(&self) -> Option<Bytes> {
         let mut tokens = self.tokens();
         if tokens.presented().is_some() {
@@ -67,13 +67,13 @@ impl Opening {
         self.tokens().taken();
     }
 
-    /// Whether there is another token to try after this refusal.
-    pub(crate) fn has_another(&self, refusal: &Refusal) -> bool {
+    /// Whether another token can be tried after this refusal.
+    pub(crate) fn has_another(&self, refusal: &GatewayRefusal) -> bool {
         refusal.about == About::Token && self.tokens().refused()
     }
 
     /// The reason of a refusal, with advice if it is about our token.
-    pub(crate) fn explained(&self, refusal: Refusal) -> String {
+    pub(crate) fn explained(&self, refusal: GatewayRefusal) -> String {
         match refusal.about {
             About::Token => {}
             About::View if self.view.as_ref().is_some_and(|view| view.starts_with("p/")) => {
@@ -82,11 +82,11 @@ impl Opening {
                     refusal.why
                 );
             }
-            About::View => return format!("{} (`toolyard list` shows what there is)", refusal.why),
+            About::View => return format!("{} (`toolyard list` lists the available ones)", refusal.why),
             About::Other => return refusal.why,
         }
         let tokens = self.tokens();
-        // The last attempt is without a token, after all that we can make.
+        // The last attempt is made without a token, after all tokens that can be made.
         let was_refused = tokens.presented() == Some(Presented::Nothing) && tokens.has_secret();
         let why = if was_refused { "the token is not accepted here" } else { &refusal.why };
         let advice = match (tokens.presented(), &self.trouble) {

@@ -2,10 +2,11 @@
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::io::{ReadHalf, Stdout, WriteHalf};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, timeout};
@@ -18,7 +19,7 @@ use toolyard_proto::error::code;
 use toolyard_proto::message::render_error;
 
 use super::lines::{next_line, write_lines};
-use super::locate_gateway::{GatewayLocator, Met};
+use super::locate_gateway::{GatewayLocator, JoinResult};
 use super::memory::Memory;
 use super::opening::Opening;
 
@@ -26,15 +27,17 @@ use super::opening::Opening;
 const ROOM: usize = 64;
 /// How long a client that has closed its end may still get answers. The first list takes up to 5 s.
 const LAST_ANSWERS: Duration = Duration::from_secs(10);
-/// How long the last messages may take: those of a gateway that reads nothing more, and our own to the client.
+/// How long the last messages may take: those from a gateway that no longer reads, and our own to the client.
 const LAST_WRITE: Duration = Duration::from_secs(1);
 /// How long a hub session may take to reconnect to its instance, which the new gateway has to find first.
 const RETURN: Duration = Duration::from_secs(15);
-/// How long the client's first messages are awaited before the failure is reported.
+/// How long the first message of a client that cannot be served is awaited.
+const FIRST_QUESTION: Duration = Duration::from_secs(10);
+/// How long the client's next messages are awaited before the failure is reported.
 const LAST_QUESTIONS: Duration = Duration::from_millis(200);
 /// A connection that ends sooner was short.
 const SHORT: Duration = Duration::from_secs(5);
-/// How many short connections in a row may end without an answer before the shim gives up.
+/// How many short connections in a row may end without an answered call before the shim gives up.
 const MOST_SHORT: u32 = 8;
 /// The longest pause between two connections.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
@@ -53,9 +56,9 @@ pub(crate) struct Relay {
 
 /// How a connection ended.
 enum Ended {
-    /// The client has closed its end. All its calls are answered, or there is a reason why the rest will not be.
+    /// The client has closed its end. If calls are still unanswered, the text is the reason.
     Client(Option<&'static str>),
-    /// The gateway is gone, and with it the calls under way.
+    /// The gateway is lost, and with it the calls in flight.
     Gateway,
 }
 
@@ -70,12 +73,14 @@ impl Relay {
     }
 
     fn memory(&self) -> MutexGuard<'_, Memory> {
-        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+        self.memory.lock()
     }
 
     /// Runs until the client closes its end, or no gateway can be reached.
     pub(crate) async fn run(self) -> io::Result<()> {
-        let (scope, mut stdout, mut short) = (Scope::new(), tokio::io::stdout(), 0);
+        let scope = Scope::new();
+        let mut stdout = tokio::io::stdout();
+        let mut short = 0;
         let mut client = Client::listen(&scope);
         loop {
             let joined = tokio::select! {
@@ -83,18 +88,19 @@ impl Relay {
                 () = client.ended() => return self.farewell(&client, &mut stdout, Some(LOST)).await,
             };
             let stream = match joined {
-                Ok(Met::Welcome(stream)) => {
+                Ok(JoinResult::Joined(stream)) => {
                     self.opening.welcomed();
                     stream
                 }
-                Ok(Met::Refused(refusal)) if self.opening.has_another(&refusal) => continue,
-                Ok(Met::Refused(refusal)) => {
+                Ok(JoinResult::Refused(refusal)) if self.opening.has_another(&refusal) => continue,
+                Ok(JoinResult::Refused(refusal)) => {
                     let why = self.opening.explained(refusal);
                     self.give_up(&mut client, &mut stdout, &why).await;
                     return Err(io::Error::other(format!("the gateway refuses the connection: {why}")));
                 }
                 Err(error) => {
-                    self.give_up(&mut client, &mut stdout, "no gateway could be reached").await;
+                    let why = format!("no gateway could be reached: {error}");
+                    self.give_up(&mut client, &mut stdout, &why).await;
                     return Err(error);
                 }
             };
@@ -115,30 +121,30 @@ impl Relay {
             tokio::select! {
                 biased;
                 written = write_lines(&mut stdout, failures) => written?,
-                // A client that does not read and has closed its end is gone.
+                // A client that has closed its end and does not read has ended.
                 () = client.left_alone() => return self.farewell(&client, &mut stdout, None).await,
             }
-            tracing::warn!("the gateway is gone: looking for another");
+            tracing::warn!("lost the gateway; looking for another one");
             sleep(LONGEST_PAUSE.min(Duration::from_millis(50) * short.saturating_sub(1))).await;
         }
     }
 
-    /// Fails everything the client waits for, including its latest requests.
+    /// Answers every open request of the client with an error, including requests that were not sent to a gateway.
     async fn give_up(&self, client: &mut Client, stdout: &mut Stdout, why: &str) {
         let mut failures = self.memory().given_up(why);
         while let Ok(Some(line)) = timeout(LAST_QUESTIONS, client.lines.recv()).await {
             self.memory().client_sent(line);
         }
         failures.extend(self.memory().not_passed_on(why));
-        // The client may be gone as well, or read nothing.
+        // The client may have disconnected as well, or may not read.
         let _ = timeout(LAST_WRITE, write_lines(stdout, failures)).await;
     }
 
-    /// The client has closed its end; reports what will not be answered. A client that sent a line that is too long
-    /// receives an error.
+    /// Ends the session after the client has closed its end: answers its open calls with an error. A client that sent a
+    /// line that is too long receives an error, too.
     async fn farewell(&self, client: &Client, stdout: &mut Stdout, why: Option<&str>) -> io::Result<()> {
         let failures = why.map(|why| self.memory().unanswered(why)).unwrap_or_default();
-        // A client that reads nothing is not waited for.
+        // A client that does not read is not waited for.
         timeout(LAST_WRITE, write_lines(stdout, failures)).await.unwrap_or(Ok(()))?;
         let Some(trouble) = client.trouble.get() else { return Ok(()) };
         let error = RpcError::new(code::INVALID_REQUEST, trouble.to_string());
@@ -179,7 +185,7 @@ impl Relay {
         }
     }
 
-    /// Waits until the client waits for nothing, and everything for it has been written.
+    /// Waits until all calls of the client are answered and all answers have been written.
     async fn idle(&self) {
         while self.is_writing.load(Ordering::Relaxed) || !self.memory().is_idle() {
             sleep(Duration::from_millis(5)).await;
@@ -193,14 +199,14 @@ impl Relay {
         }
     }
 
-    /// From the client to the gateway, until either ends. Returns the writing end, since dropping it disconnects from
-    /// the gateway.
+    /// Copies lines from the client to the gateway until either ends. Returns the writing end, because dropping it
+    /// would disconnect from the gateway.
     async fn up(&self, mut write: WriteHalf<LocalStream>, client: &mut Client) -> WriteHalf<LocalStream> {
         let introduction = self.memory().introduction();
         if write_lines(&mut write, introduction).await.is_err() {
             return write;
         }
-        // The client's next message may be for its instance.
+        // The client's next message may be a call to the instance that its session is connected to.
         let _ = timeout(RETURN, self.returned()).await;
         let mut before = self.memory().settings();
         before.extend(self.memory().repeats());
@@ -216,7 +222,7 @@ impl Relay {
         write
     }
 
-    /// From the gateway to the client, until the gateway ends. An error: the client is gone.
+    /// Copies lines from the gateway to the client until the gateway ends. Fails if the client has disconnected.
     async fn down(&self, mut read: ReadHalf<LocalStream>, stdout: &mut Stdout) -> io::Result<Ended> {
         let mut decoder = LineDecoder::new(usize::MAX);
         while let Ok(Some(line)) = next_line(&mut decoder, &mut read).await {
@@ -229,12 +235,26 @@ impl Relay {
     }
 }
 
+/// Answers the first requests of a client that cannot be served with the reason. Users often see only this answer: most
+/// clients do not show the stderr output of a server.
+pub(crate) async fn refuse(why: &str) {
+    let (scope, mut stdout, mut memory) = (Scope::new(), tokio::io::stdout(), Memory::of_hub(false));
+    let mut client = Client::listen(&scope);
+    let mut limit = FIRST_QUESTION;
+    while let Ok(Some(line)) = timeout(limit, client.lines.recv()).await {
+        memory.client_sent(line);
+        limit = LAST_QUESTIONS;
+    }
+    // The client may be gone, or read nothing.
+    let _ = timeout(LAST_WRITE, write_lines(&mut stdout, memory.not_passed_on(why))).await;
+}
+
 /// The client's messages on stdin.
 struct Client {
     lines: mpsc::Receiver<Bytes>,
     /// Ended with stdin.
     gone: Scope,
-    /// Why it was not read to its end.
+    /// Why stdin was not read to its end.
     trouble: Arc<OnceLock<TooLarge>>,
 }
 
@@ -250,7 +270,7 @@ impl Client {
         self.gone.is_ended() && self.lines.is_empty()
     }
 
-    /// Waits until the client has closed its end, and then for the time it may take to read the rest.
+    /// Waits until the client has closed its end, and then for as long as it may still read answers.
     async fn left_alone(&self) {
         self.gone.ended().await;
         sleep(LAST_ANSWERS).await;

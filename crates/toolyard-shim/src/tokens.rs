@@ -16,7 +16,7 @@ pub(crate) struct Tokens {
     refused: usize,
 }
 
-/// What the last connection presented.
+/// The token of the last connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Presented {
     Given,
@@ -130,7 +130,7 @@ mod tests {
     fn each_connection_brings_a_token_that_was_not_used_before() {
         let used = "the token was used before: make a new one for each connection";
         let (expired, other) = ("the token has expired", "the token was made with another secret");
-        let form = "the token has not the form ClientId:UnixTimestamp:Signature";
+        let form = "the token does not have the form ClientId:UnixTimestamp:Signature";
         let given = |letter, made| Some(secret(letter).mint("ann", made));
         check(None, Some(rules('A')), ["own"; 3]);
         check(None, None, ["no client"; 3]);

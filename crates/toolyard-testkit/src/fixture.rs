@@ -118,7 +118,9 @@ impl Handler for Fixture {
             return Box::pin(async { refusal });
         }
         let peer = if self.asks_by_era { by_era::peer(&request, peer) } else { peer };
-        let (eras, counts, method) = (self.eras, self.counts.clone(), request.method.clone());
+        let eras = self.eras;
+        let counts = self.counts.clone();
+        let method = request.method.clone();
         let answering = self.set.handle(request, peer);
         Box::pin(async move {
             let answer = answering.await?;

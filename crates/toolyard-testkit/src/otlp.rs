@@ -2,7 +2,7 @@
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use data_encoding::HEXLOWER;
@@ -12,6 +12,7 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
+use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
 use tokio::net::TcpListener;
 use toolyard_model::Scope;
@@ -86,14 +87,14 @@ pub struct Received(Arc<Mutex<Vec<Span>>>);
 
 impl Received {
     pub fn all(&self) -> Vec<Span> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.0.lock().clone()
     }
 
     /// For [`serve`]. A request that cannot be read is left out, and its sender is answered with an error.
     pub fn take(&self) -> Take {
         let kept = self.0.clone();
         Arc::new(move |spans| {
-            kept.lock().unwrap_or_else(PoisonError::into_inner).extend(spans.unwrap_or_default());
+            kept.lock().extend(spans.unwrap_or_default());
         })
     }
 }

@@ -37,7 +37,7 @@ pub(crate) trait Out {
 }
 
 impl Rogue {
-    /// Takes one message. What is no request gets no answer.
+    /// Takes one message. Anything but a request gets no answer.
     pub(crate) fn take(&self, message: &Value, out: &mut dyn Out) {
         let (Some(id), Some(method)) = (message.get("id"), message["method"].as_str()) else { return };
         match method {

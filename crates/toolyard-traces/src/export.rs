@@ -1,4 +1,5 @@
-//! Sends spans in batches. A receiver that is gone costs attempts with growing pauses, never a call.
+//! Sends spans in batches. If the receiver cannot be reached, a batch is sent again after growing pauses; calls never
+//! wait.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,7 +17,7 @@ use crate::TracesOptions;
 use crate::finished::Finished;
 use crate::otlp::{self, Resource};
 
-/// So many calls are one request.
+/// The maximum number of calls in one request.
 const BATCH: usize = 512;
 /// How long the first call of a batch waits for others.
 const GATHER: Duration = Duration::from_secs(1);
@@ -35,7 +36,7 @@ pub(crate) struct Exporter {
     endpoint: Uri,
     headers: HeaderMap,
     service: String,
-    /// Of this run.
+    /// The id of this run.
     instance: String,
     queue: mpsc::Receiver<Finished>,
     counts: Arc<Counts>,

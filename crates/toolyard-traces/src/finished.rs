@@ -54,7 +54,7 @@ impl Finished {
         Some(own.and_then(|own| own.strip_prefix(':')).unwrap_or(name))
     }
 
-    /// As the conventions for MCP name spans: `tools/call echo`.
+    /// The name of the span by the conventions for MCP: `tools/call echo`.
     pub(crate) fn span_name(&self) -> String {
         let method = self.record.method.as_str();
         self.target().map_or_else(|| method.to_owned(), |target| format!("{method} {target}"))

@@ -17,7 +17,7 @@ use http::{HeaderMap, Uri};
 
 pub use sink::Traces;
 
-/// Where traces go, and which.
+/// The receiver of traces, and which calls are traced.
 #[derive(Clone, PartialEq)]
 pub struct TracesOptions {
     /// The whole URL, such as `http://127.0.0.1:4318/v1/traces`.

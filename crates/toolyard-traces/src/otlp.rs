@@ -9,7 +9,7 @@ const SERVER: u64 = 2;
 const CLIENT: u64 = 3;
 const FAILED: u64 = 2;
 
-/// What is known of the gateway itself.
+/// The attributes of the gateway itself.
 pub(crate) struct Resource<'a> {
     pub(crate) service: &'a str,
     pub(crate) instance: &'a str,

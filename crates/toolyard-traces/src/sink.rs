@@ -2,9 +2,10 @@
 
 use std::collections::HashMap;
 use std::fmt::{self, Write as _};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::mpsc;
 use toolyard_core::event::{Event, Sink};
 use toolyard_core::ledger::spans::{Caller, SpanId, TraceId, caller};
@@ -38,11 +39,11 @@ impl Traces {
 
     /// Accepts no more spans. The task ends when what is queued is exported or dropped.
     pub fn end(&self) {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner).take();
+        self.queue.lock().take();
     }
 
     fn open(&self) -> MutexGuard<'_, HashMap<u64, (TraceId, SpanId)>> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+        self.open.lock()
     }
 
     /// The place of a call: in the trace of its caller, of the call that it is made for, or in a new one.
@@ -82,7 +83,7 @@ impl Sink for Traces {
     fn call_ended(&self, call: &Arc<OpenCall>, record: &Record, _: Option<&Captured>) {
         let Some(finished) = Finished::of(call, record) else { return };
         self.open().remove(&call.trace.call);
-        let queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let queue = self.queue.lock().clone();
         if queue.is_none_or(|queue| queue.try_send(finished).is_err()) {
             self.counts.dropped.fetch_add(1, Ordering::Relaxed);
         }

@@ -1,4 +1,4 @@
-//! Where the gateway is, and the note in the state directory that reports it to other programs.
+//! Publishes the addresses of the gateway in a file in the state directory, for other programs.
 //!
 //! Of several gateways with one config, one is announced: the first, which has the sockets. When it is gone, one that
 //! is left takes its place, so that `toolyard list` and `toolyard stdio` find it.

@@ -4,10 +4,11 @@
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use parking_lot::Mutex;
 use tokio::net::TcpListener;
 use toolyard_config::{AppsConfig, DEFAULT_APPS, LocalDoor, TcpDoor};
 use toolyard_core::{AppOptions, Apps, Gateway, Timeouts};
@@ -39,13 +40,13 @@ impl AppDoors {
         let local = local.map_or(Ok(Local::Shut), |path| open_local(path, &config.local, "apps"))?;
         let tcp = match config.tcp {
             TcpDoor::Off => None,
-            TcpDoor::Usual => Some(open_tcp(DEFAULT_APPS)?),
+            TcpDoor::Default => Some(open_tcp(DEFAULT_APPS)?),
             TcpDoor::At(address) => Some(open_tcp(address)?),
         };
         Ok(Self { tcp, local })
     }
 
-    /// Where apps can connect now.
+    /// The addresses at which apps can connect now.
     pub(crate) fn addresses(&self) -> (Option<String>, Option<PathBuf>) {
         let tcp = match &self.tcp {
             Some(Tcp::Open(_, address)) => Some(format!("tcp://{address}")),
@@ -67,11 +68,13 @@ impl AppDoors {
         let taken = Arc::new(Mutex::new(self.taken()));
         let reported = taken.clone();
         gateway.report_on("doors", move || {
-            let taken = *reported.lock().unwrap_or_else(PoisonError::into_inner);
+            let taken = *reported.lock();
             serde_json::json!({ "appsTaken": taken.map(|address| address.to_string()) })
         });
         if let Some(tcp) = self.tcp {
-            let (apps, own_addresses, inner) = (apps.clone(), own_addresses.clone(), scope.clone());
+            let apps = apps.clone();
+            let own_addresses = own_addresses.clone();
+            let inner = scope.clone();
             scope.spawn(async move {
                 let listener = match tcp {
                     Tcp::Open(listener, _) => listener,
@@ -81,11 +84,13 @@ impl AppDoors {
                         listener
                     }
                 };
-                *taken.lock().unwrap_or_else(PoisonError::into_inner) = None;
+                *taken.lock() = None;
                 apps.serve_tcp(listener, inner).await;
             });
         }
-        let (apps, own_addresses, inner) = (apps.clone(), own_addresses.clone(), scope.clone());
+        let apps = apps.clone();
+        let own_addresses = own_addresses.clone();
+        let inner = scope.clone();
         scope.spawn(async move {
             let Some(listener) = self.local.listener().await else { return };
             own_addresses.change(|own| own.apps_socket = Some(listener.path().to_owned()));
@@ -144,6 +149,6 @@ pub(crate) fn path(door: &LocalDoor, beside: &Path) -> Option<PathBuf> {
     match door {
         LocalDoor::Off => None,
         LocalDoor::At(path) => Some(path.clone()),
-        LocalDoor::Usual => Some(beside.with_file_name("apps.sock")),
+        LocalDoor::Default => Some(beside.with_file_name("apps.sock")),
     }
 }

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use clap_complete::ArgValueCandidates;
 use toolyard_config::LogConfig;
 use toolyard_config::{DEFAULT_ADDRESS, parse_address};
@@ -18,8 +18,8 @@ use crate::logging::{Loudness, Wish};
 use crate::settings;
 
 const EXIT_CODES: &str = "\
-Exit codes: 0 all went well, 1 something failed, 2 the command line or the config is wrong,
-130 it was interrupted.
+Exit codes: 0 success, 1 failure, 2 the command line or the config is invalid,
+130 interrupted.
 Logs go to stderr; TOOLYARD_LOG=debug (or upstream=trace, …) sets the level.";
 
 /// The heading of global flags in the help.
@@ -56,9 +56,12 @@ pub(crate) struct Common {
     /// Log at this level; overrides `TOOLYARD_LOG`, -v and -q.
     #[arg(long, value_name = "LEVEL", global = true, help_heading = COMMON, env = "TOOLYARD_LOG_LEVEL", ignore_case = true, value_parser = level())]
     log_level: Option<LogLevel>,
-    /// Log as text, or as one JSON object per line, with one for each call.
+    /// Log as text, or as one JSON object per line; JSON includes every call.
     #[arg(long, value_name = "FORMAT", global = true, help_heading = COMMON, env = "TOOLYARD_LOG_FORMAT", ignore_case = true, value_parser = format())]
     log_format: Option<LogFormat>,
+    /// Whether the command was given `--json`; its errors are JSON, too.
+    #[arg(skip)]
+    pub(crate) json: bool,
 }
 
 #[derive(Debug, Subcommand)]
@@ -66,15 +69,15 @@ pub(crate) enum Command {
     /// Run the gateway.
     #[command(alias = "start")]
     Serve(ServeArgs),
-    /// Serve MCP on stdin and stdout, as the config of a client runs it.
+    /// Serve MCP on stdin and stdout; this is the command for a client's config.
     #[command(after_help = "\
 It joins the gateway that runs with this config, or starts one that ends soon after its last client. `toolyard
-install CLIENT` writes it into the config of a client; or: claude mcp add toolyard -- toolyard stdio")]
+install CLIENT` writes it into the config of a client; or: claude mcp add -s user toolyard -- toolyard stdio")]
     Stdio(StdioArgs),
     /// Check the config and report its problems.
     Validate(ValidateArgs),
     #[command(flatten)]
-    Other(commands::Command),
+    Other(commands::OtherCommand),
 }
 
 #[derive(Debug, Default, Args)]
@@ -85,7 +88,7 @@ pub(crate) struct ServeArgs {
     /// Do not let apps register.
     #[arg(long)]
     pub(crate) no_apps: bool,
-    /// Do not look for instances.
+    /// Do not search for instances.
     #[arg(long)]
     pub(crate) no_instances: bool,
     /// End soon after the last client has disconnected.
@@ -99,16 +102,16 @@ pub(crate) struct ServeArgs {
 /// Which view is served.
 #[derive(Debug, Args)]
 pub(crate) struct StdioArgs {
-    /// Only what this profile allows.
+    /// Serve only the tools of this profile.
     #[arg(long, value_name = "NAME", conflicts_with_all = ["upstream", "hub", "lean"], add = ArgValueCandidates::new(commands::profiles))]
     pub(crate) profile: Option<String>,
-    /// Only this upstream, under its own names.
+    /// Serve only this upstream, under its own names.
     #[arg(long, value_name = "ID", conflicts_with_all = ["hub", "lean"], add = ArgValueCandidates::new(commands::servers))]
     pub(crate) upstream: Option<String>,
-    /// The hub: instances that are found, connected to and called by handle.
+    /// Serve the hub: find instances, connect to one and use its tools.
     #[arg(long, conflicts_with = "lean")]
     pub(crate) hub: bool,
-    /// The lean view: search for tools and call them, instead of a list of all.
+    /// Serve the lean view: a search for tools and a tool that calls them, instead of a list of all.
     #[arg(long)]
     pub(crate) lean: bool,
 }
@@ -129,9 +132,24 @@ pub(crate) fn parse() -> Result<Cli, clap::Error> {
         command = command.term_width(columns.unwrap_or(0));
     }
     let matches = command.try_get_matches_from_mut(std::env::args_os());
-    matches
-        .and_then(|mut matches| Cli::from_arg_matches_mut(&mut matches))
-        .map_err(|error| error.format(&mut command))
+    let read = |mut matches: ArgMatches| {
+        let json = has_json(&matches);
+        let mut cli = Cli::from_arg_matches_mut(&mut matches)?;
+        cli.common.json = json;
+        Ok(cli)
+    };
+    matches.and_then(read).map_err(|error: clap::Error| error.format(&mut command))
+}
+
+/// Whether the command, or a command below it, was given `--json`.
+fn has_json(matches: &ArgMatches) -> bool {
+    let own = matches.try_get_one::<bool>("json").ok().flatten().is_some_and(|json| *json);
+    own || matches.subcommand().is_some_and(|(_, below)| has_json(below))
+}
+
+/// The same for a command line that could not be read. After `--` come the words of another program.
+pub(crate) fn asks_for_json(arguments: impl IntoIterator<Item = OsString>) -> bool {
+    arguments.into_iter().take_while(|word| word != "--").any(|word| word == "--json")
 }
 
 /// Frequent mistakes get a more helpful message than "unexpected argument".

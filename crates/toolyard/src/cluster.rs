@@ -82,7 +82,7 @@ fn digest(config: &toolyard_config::Config) -> String {
         .upstreams
         .on
         .iter()
-        .map(|upstream| format!("{} {}", upstream.id, toolyard_config::fingerprint(upstream)))
+        .map(|upstream| format!("{} {}", upstream.id, toolyard_config::fingerprint_on_any_machine(upstream)))
         .collect();
     upstreams.sort();
     let text = format!("{upstreams:?} {:?} {:?} {:?}", config.profiles, config.calls(), config.names);

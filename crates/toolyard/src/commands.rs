@@ -44,7 +44,7 @@ pub(crate) use completions::{answer_shell, profiles, servers};
 pub(crate) use live::{answers, running};
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum Command {
+pub(crate) enum OtherCommand {
     /// Add a server to the config.
     Add(add::AddArgs),
     /// Remove a server from the config.
@@ -70,7 +70,7 @@ pub(crate) enum Command {
     /// Show the nodes of the cluster and what they own.
     #[command(subcommand)]
     Cluster(cluster::ClusterCommand),
-    /// Join a team's cluster, and show it only the upstreams that are named.
+    /// Join a team's cluster, and export only the named upstreams.
     Join(join::JoinArgs),
     /// Stop the running gateway.
     Stop,
@@ -83,7 +83,7 @@ pub(crate) enum Command {
     Service(service::ServiceCommand),
     /// Sign in at a server that requires OAuth.
     Login(login::LoginArgs),
-    /// Sign out of a server and forget its tokens.
+    /// Sign out of a server and delete its tokens.
     Logout(login::LogoutArgs),
     /// Show and call the tools of all servers.
     #[command(subcommand)]
@@ -123,42 +123,42 @@ pub(crate) enum Command {
     Schema,
 }
 
-pub(crate) fn run(common: &Common, command: Command) -> Result<(), Failure> {
+pub(crate) fn run(common: &Common, command: OtherCommand) -> Result<(), Failure> {
     match command {
-        Command::Add(args) => add::add(common, &args),
-        Command::Remove(args) => remove::remove(common, &args),
-        Command::List(args) => list::list(common, &args),
-        Command::Get(args) => get::get(common, &args),
-        Command::Enable(args) => manage::enable(common, &args),
-        Command::Disable(args) => manage::disable(common, &args),
-        Command::Restart(args) => manage::restart(common, &args),
-        Command::Approve(args) => approve::approve(common, &args),
-        Command::Deny(args) => approve::deny(common, &args),
-        Command::Lock(args) => lock::lock(common, &args),
-        Command::Cluster(command) => cluster::cluster(common, &command),
-        Command::Join(args) => join::join(common, &args),
-        Command::Stop => manage::stop(common),
-        Command::Gateways(args) => gateways::gateways(&args),
-        Command::Logs(args) => logs::logs(common, &args),
-        Command::Service(command) => service::service(common, &command),
-        Command::Login(args) => login::login(common, &args),
-        Command::Logout(args) => login::logout(common, &args),
-        Command::Tools(command) => tools::tools(common, command),
-        Command::Import(args) => import::import(common, &args),
-        Command::Install(args) => install::install(common, &args),
-        Command::Uninstall(args) => uninstall::uninstall(&args),
-        Command::Trust(args) => trust::trust(common, &args),
-        Command::Pack(args) => pack::pack(common, args),
-        Command::Openapi(args) => openapi::openapi(&args),
-        Command::Run(args) => run::run(common, &args),
-        Command::Doctor(args) => doctor::doctor(common, &args),
-        Command::Explain(args) => explain::explain(common, &args),
-        Command::Hook(args) => hook::hook(common, &args),
-        Command::Token(args) => token::token(common, &args),
-        Command::Secret(command) => secret::secret(command),
-        Command::Audit(args) => audit::audit(common, &args),
-        Command::Ui(args) => ui::ui(common, &args),
-        Command::Schema => schema::schema(),
-        Command::Completions(args) => completions::completions(&args),
+        OtherCommand::Add(args) => add::add(common, &args),
+        OtherCommand::Remove(args) => remove::remove(common, &args),
+        OtherCommand::List(args) => list::list(common, &args),
+        OtherCommand::Get(args) => get::get(common, &args),
+        OtherCommand::Enable(args) => manage::enable(common, &args),
+        OtherCommand::Disable(args) => manage::disable(common, &args),
+        OtherCommand::Restart(args) => manage::restart(common, &args),
+        OtherCommand::Approve(args) => approve::approve(common, &args),
+        OtherCommand::Deny(args) => approve::deny(common, &args),
+        OtherCommand::Lock(args) => lock::lock(common, &args),
+        OtherCommand::Cluster(command) => cluster::cluster(common, &command),
+        OtherCommand::Join(args) => join::join(common, &args),
+        OtherCommand::Stop => manage::stop(common),
+        OtherCommand::Gateways(args) => gateways::gateways(&args),
+        OtherCommand::Logs(args) => logs::logs(common, &args),
+        OtherCommand::Service(command) => service::service(common, &command),
+        OtherCommand::Login(args) => login::login(common, &args),
+        OtherCommand::Logout(args) => login::logout(common, &args),
+        OtherCommand::Tools(command) => tools::tools(common, command),
+        OtherCommand::Import(args) => import::import(common, &args),
+        OtherCommand::Install(args) => install::install(common, &args),
+        OtherCommand::Uninstall(args) => uninstall::uninstall(&args),
+        OtherCommand::Trust(args) => trust::trust(common, &args),
+        OtherCommand::Pack(args) => pack::pack(common, args),
+        OtherCommand::Openapi(args) => openapi::openapi(&args),
+        OtherCommand::Run(args) => run::run(common, &args),
+        OtherCommand::Doctor(args) => doctor::doctor(common, &args),
+        OtherCommand::Explain(args) => explain::explain(common, &args),
+        OtherCommand::Hook(args) => hook::hook(common, &args),
+        OtherCommand::Token(args) => token::token(common, &args),
+        OtherCommand::Secret(command) => secret::secret(command),
+        OtherCommand::Audit(args) => audit::audit(common, &args),
+        OtherCommand::Ui(args) => ui::ui(common, &args),
+        OtherCommand::Schema => schema::schema(),
+        OtherCommand::Completions(args) => completions::completions(&args),
     }
 }

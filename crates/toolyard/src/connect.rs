@@ -8,31 +8,32 @@ use std::time::Duration;
 
 use http::HeaderMap;
 use serde_json::json;
-use toolyard_config::{Program, Reach, Server, Trusted, UpstreamConfig, state_dir};
+use toolyard_config::{ClusterConfig, Program, Reach, Server, Trusted, UpstreamConfig, state_dir};
 use toolyard_core::apps::away_hint;
-use toolyard_core::discovery::Endpoint;
-use toolyard_core::greet::{gateway_id, gateways_in};
+use toolyard_core::discovery::DiscoveredEndpoint;
+use toolyard_core::greet::{gateway_id, gateways_in, loop_reason};
 use toolyard_core::plan::AfterLoss;
-use toolyard_core::{Connect, Connected, NoCounterpart};
+use toolyard_core::{BegunSignIn, Connect, Connected, NoCounterpart};
 use toolyard_guard::sandbox_support;
 use toolyard_host::{HostSettings, Hosts};
 use toolyard_link::child::{ChildSpec, Guard, StderrLine, StderrLog};
 use toolyard_link::http::{Authorize, HttpSpec, Spare};
 use toolyard_link::{
-    ConnectError, EraPin, Offer, Target, Timeouts, Trouble, UpstreamTarget, connect, connect_counterpart,
+    ConnectError, EraPin, Offer, SocketSpec, Target, Timeouts, Trouble, UpstreamTarget, connect,
+    connect_counterpart,
 };
-use toolyard_model::{BoxFuture, Origin, Peer, Scope};
+use toolyard_model::{BoxFuture, Origin, Peer, Scope, Transport, local};
 use toolyard_oauth::client::UpstreamAuth;
 use toolyard_proto::name::UpstreamId;
-use toolyard_proto::{CallError, Reason, Revision};
+use toolyard_proto::{CallError, Pattern, Reason, Revision};
 
 use crate::cluster::Node;
 use crate::packs::Sets;
 use crate::settings;
 use crate::sign_ins::SignInContext;
 
-/// What connecting an upstream needs: our client info, the guard of children, the scope of links, and the tool sets
-/// and hosts of packs.
+/// The parts that connecting an upstream needs: our client info, the guard of children, the scope of links, and the
+/// tool sets and hosts of packs.
 #[derive(Clone, Debug)]
 pub(crate) struct ConnectContext {
     offer: Arc<Offer>,
@@ -42,6 +43,8 @@ pub(crate) struct ConnectContext {
     hosts: Hosts,
     sign_ins: SignInContext,
     cluster: Option<Node>,
+    /// Upstreams whose sign-ins the node of this machine shares, where this is another process.
+    shared_by_node: Arc<[Pattern]>,
 }
 
 impl ConnectContext {
@@ -65,10 +68,11 @@ impl ConnectContext {
             hosts,
             sign_ins: SignInContext::of_user(),
             cluster: None,
+            shared_by_node: Arc::default(),
         }
     }
 
-    /// With folders for packs: their state below `state_dir`, and the user's cache.
+    /// Sets the folders of packs: their state below `state_dir`, and the user's cache.
     pub(crate) fn with_folders(self, state_dir: Option<PathBuf>) -> Self {
         self.with_trust(state_dir, Box::new(trusts))
     }
@@ -89,16 +93,24 @@ impl ConnectContext {
         self
     }
 
-    /// As a node of a cluster.
+    /// Sets the node of a cluster.
     pub(crate) fn with_cluster(self, cluster: Option<Node>) -> Self {
         Self { cluster, ..self }
+    }
+
+    /// For a program beside the node of a cluster that this config describes: sign-ins at exported upstreams belong to
+    /// the node.
+    pub(crate) fn beside_node(self, cluster: Option<&ClusterConfig>) -> Self {
+        let patterns = cluster.into_iter().flat_map(|cluster| &cluster.export);
+        let shared_by_node = patterns.map(|pattern| Pattern::new(pattern)).collect();
+        Self { shared_by_node, ..self }
     }
 
     pub(crate) fn cluster(&self) -> Option<&Node> {
         self.cluster.as_ref()
     }
 
-    /// What is reported to upstreams, and where links live.
+    /// Our client info for upstreams, and the scope of links.
     #[cfg(feature = "cluster")]
     pub(crate) fn links(&self) -> (Arc<Offer>, Scope) {
         (self.offer.clone(), self.scope.clone())
@@ -108,7 +120,7 @@ impl ConnectContext {
         &self.hosts
     }
 
-    /// What hooks run with: their programs are under the same guard as servers.
+    /// The environment of hooks: their programs run under the same guard as servers.
     pub(crate) fn hook_runtime(&self) -> toolyard_hooks::Runtime {
         toolyard_hooks::Runtime::new(self.guard.clone())
     }
@@ -147,7 +159,12 @@ impl Upstream {
             start: upstream.start.timeout.or(upstream.connect_timeout).unwrap_or(usual.start),
             ..usual
         };
-        let auth = context.sign_ins.upstream(upstream).map(Arc::new);
+        let shared = context.cluster.as_ref().and_then(|node| node.credentials(&upstream.id));
+        let mut sign_ins = context.sign_ins.clone();
+        if context.shared_by_node.iter().any(|pattern| pattern.matches(upstream.id.as_str())) {
+            sign_ins = sign_ins.beside_node();
+        }
+        let auth = sign_ins.upstream(upstream, shared);
         let target = UpstreamTarget {
             name: upstream.id.as_str().into(),
             target: target(&upstream.reach, context, auth.clone()),
@@ -167,7 +184,7 @@ impl Upstream {
 
 impl Upstream {
     /// An MCP server at an endpoint, without further settings.
-    pub(crate) fn at(id: &UpstreamId, endpoint: &Endpoint, context: &ConnectContext) -> Self {
+    pub(crate) fn at(id: &UpstreamId, endpoint: &DiscoveredEndpoint, context: &ConnectContext) -> Self {
         let target = match endpoint.socket() {
             Some(socket) => Target::Socket(socket),
             None => Target::Http(HttpSpec::new(endpoint.url().unwrap_or_default(), HeaderMap::new())),
@@ -232,14 +249,8 @@ impl Upstream {
     }
 }
 
-/// Why a gateway does not connect to itself.
-fn loop_reason(name: &str) -> Reason {
-    Reason::of_upstream(name, "leads back to this gateway, directly or through another one")
-        .with_hint("remove it: its tools would be listed again and again")
-}
-
 impl Upstream {
-    /// What one client can do, as an offer to the upstream.
+    /// The capabilities of one client, as they are declared to the upstream.
     fn offer_of(&self, client: &Origin) -> Arc<Offer> {
         let client_info = client.client_info.clone();
         Arc::new(Offer {
@@ -269,8 +280,26 @@ impl Connect for Upstream {
         self.auth.as_ref().map(|auth| auth.sign_in(origin, peer))
     }
 
+    fn begin_sign_in(&self) -> Option<BoxFuture<Result<BegunSignIn, Reason>>> {
+        let beginning = self.auth.as_ref()?.begin_sign_in();
+        Some(Box::pin(async move {
+            let mut waiting = beginning.await.map_err(|error| error.reason)?;
+            let url = waiting.url.clone();
+            let outcome = Box::pin(async move { waiting.finished().await.map_err(|error| error.reason) });
+            Ok(BegunSignIn { url, outcome })
+        }))
+    }
+
     fn may_need_sign_in(&self) -> bool {
         self.auth.as_ref().is_some_and(|auth| auth.is_in_use())
+    }
+
+    fn transport(&self) -> Option<Transport> {
+        Some(match &self.target.target {
+            Target::Child(_) => Transport::Pipe,
+            Target::Socket(SocketSpec::Local(_)) => local::TRANSPORT,
+            Target::Http(_) | Target::Sse(_) | Target::Socket(SocketSpec::Tcp(_)) => Transport::Tcp,
+        })
     }
 
     fn after_loss(&self) -> AfterLoss {
@@ -329,6 +358,7 @@ fn target(reach: &Reach, context: &ConnectContext, auth: Option<Arc<UpstreamAuth
                 None => guard,
             }),
             stderr: StderrLog::default(),
+            ..ChildSpec::new("")
         }),
         Reach::Server(Server { url, headers, sse, spare, identity }) => {
             let mut spec = HttpSpec::new(url.clone(), headers.clone());

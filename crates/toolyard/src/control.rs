@@ -11,7 +11,6 @@ use toolyard_model::{ControlRequest, ControlResponse};
 
 use crate::cli::Common;
 use crate::commands::{self, Drafted};
-use crate::failure::Failure;
 use crate::settings;
 
 fn internal(message: &str) -> ControlResponse {
@@ -21,7 +20,9 @@ fn internal(message: &str) -> ControlResponse {
 /// The routes that show the config and add to it, with the code of `toolyard add`.
 pub(crate) fn config_routes(gateway: &Gateway, common: &Common) {
     let common = Arc::new(common.clone());
-    let (show, preview, add) = (common.clone(), common.clone(), common);
+    let show = common.clone();
+    let preview = common.clone();
+    let add = common;
     gateway.add_routes([
         Route::new(Method::GET, "/config", Who::Operator, "The config files in force.", move |_, _, _| {
             let common = show.clone();
@@ -115,7 +116,7 @@ fn change(
         match changed.await {
             Ok(Ok(drafted)) => Ok(ControlResponse::json(&drafted_json(&drafted))),
             Ok(Err(failure)) => {
-                let message = failure_text(&failure);
+                let message = failure.text();
                 Err(ControlResponse::error(StatusCode::UNPROCESSABLE_ENTITY, "refused", &message))
             }
             Err(error) => Err(internal(&error.to_string())),
@@ -131,16 +132,6 @@ fn drafted_json(drafted: &Drafted) -> Value {
         "after": redacted(&drafted.after),
         "remarks": drafted.remarks.iter().map(Problem::to_string).collect::<Vec<_>>(),
     })
-}
-
-fn failure_text(failure: &Failure) -> String {
-    match failure {
-        Failure::Config(problems) => problems.iter().map(Problem::to_string).collect::<Vec<_>>().join("\n"),
-        Failure::Refused(problem) => problem.to_string(),
-        Failure::Usage(message) => message.clone(),
-        Failure::AlreadyReported(_) => "the command failed".to_owned(),
-        Failure::Other(error) => format!("{error:#}"),
-    }
 }
 
 #[cfg(test)]

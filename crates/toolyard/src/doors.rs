@@ -25,7 +25,7 @@ pub(crate) struct Doors {
     local: Local,
 }
 
-/// What programs can ask without MCP, as the proxy of Stravinsky offers it.
+/// The calls for programs without MCP, at the paths of the proxy of Stravinsky.
 const MODEL_CALLS: &[PlainCall] = &[
     PlainCall { path: "/v1/gemini/generate", tool: "models__invoke_gemini" },
     PlainCall { path: "/v1/gemini/agentic", tool: "models__invoke_gemini_agentic" },
@@ -110,7 +110,9 @@ impl Doors {
         if let Some((listener, _)) = self.models {
             scope.spawn(serve_plain_calls(listener, endpoint.clone(), MODEL_CALLS, scope.clone()));
         }
-        let (endpoint, own_addresses, inner) = (endpoint.clone(), own_addresses.clone(), scope.clone());
+        let endpoint = endpoint.clone();
+        let own_addresses = own_addresses.clone();
+        let inner = scope.clone();
         scope.spawn(async move {
             let Some(listener) = self.local.listener().await else { return };
             own_addresses.change(|addresses| addresses.socket = Some(listener.path().to_owned()));
@@ -132,7 +134,7 @@ fn open_tcp(asked: Option<SocketAddr>, key: &str) -> Result<Option<(TcpListener,
 pub(crate) fn open_local(path: &Path, door: &LocalDoor, section: &str) -> Result<Local> {
     match socket::make_folder(path).and_then(|()| LocalListener::bind(path)) {
         Ok(listener) => Ok(Local::Open(listener)),
-        Err(error) if *door != LocalDoor::Usual => {
+        Err(error) if *door != LocalDoor::Default => {
             let what =
                 format!("cannot listen on {} (choose another path for unix in [{section}])", path.display());
             Err(error).context(what)

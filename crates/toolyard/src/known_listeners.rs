@@ -1,11 +1,12 @@
 //! Listeners that need no hint from a process: the gateway's own, and those that the config names.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use toolyard_config::state_dir::Addresses;
 use toolyard_config::{AppsConfig, Config, Reach};
-use toolyard_core::discovery::{Endpoint, NamedEndpoint};
+use toolyard_core::discovery::{DiscoveredEndpoint, NamedEndpoint};
 
 use crate::address_file::OwnAddresses;
 
@@ -26,24 +27,24 @@ impl KnownListeners {
     /// The config names other listeners now. The next scan uses them.
     pub(crate) fn renew(&self, config: &Config, apps: &AppsConfig) {
         let listeners = named(config, apps);
-        *self.listeners.lock().unwrap_or_else(PoisonError::into_inner) = listeners;
+        *self.listeners.lock() = listeners;
     }
 
-    pub(crate) fn why(&self, endpoint: &Endpoint) -> Option<String> {
+    pub(crate) fn why(&self, endpoint: &DiscoveredEndpoint) -> Option<String> {
         if is_at(&self.own.now(), endpoint) {
             return Some("that is this gateway".to_owned());
         }
-        self.listeners.lock().unwrap_or_else(PoisonError::into_inner).get(&endpoint.listener()).cloned()
+        self.listeners.lock().get(&endpoint.listener()).cloned()
     }
 }
 
-fn is_at(addresses: &Addresses, endpoint: &Endpoint) -> bool {
+fn is_at(addresses: &Addresses, endpoint: &DiscoveredEndpoint) -> bool {
     let sockets = [&addresses.socket, &addresses.apps_socket].into_iter().flatten();
     let sockets = sockets.map(|path| format!("unix://{}", path.display()));
     let doors =
         [Some(&addresses.http), addresses.tcp.as_ref(), addresses.models.as_ref(), addresses.apps.as_ref()];
     let mut all = doors.into_iter().flatten().cloned().chain(sockets);
-    all.any(|own| Endpoint::parse(&own).is_ok_and(|own| own.is_reached_at(endpoint)))
+    all.any(|own| DiscoveredEndpoint::parse(&own).is_ok_and(|own| own.is_reached_at(endpoint)))
 }
 
 fn named(config: &Config, apps: &AppsConfig) -> HashMap<String, String> {
@@ -51,8 +52,8 @@ fn named(config: &Config, apps: &AppsConfig) -> HashMap<String, String> {
     for upstream in &config.upstreams.on {
         let endpoint = match &upstream.reach {
             Reach::Program(_) => continue,
-            Reach::Server(server) => Endpoint::Http(server.url.clone()),
-            Reach::Socket(socket) => match Endpoint::parse(&socket.to_string()) {
+            Reach::Server(server) => DiscoveredEndpoint::Http(server.url.clone()),
+            Reach::Socket(socket) => match DiscoveredEndpoint::parse(&socket.to_string()) {
                 Ok(endpoint) => endpoint,
                 Err(_) => continue,
             },

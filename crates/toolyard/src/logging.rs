@@ -1,4 +1,4 @@
-//! Where logs go: to stderr, never to stdout, as text for people or as one JSON object per line for programs.
+//! Logs to stderr, never to stdout, as text for people or as one JSON object per line for programs.
 //! `TOOLYARD_LOG` decides in detail, flags and the config roughly.
 
 use std::backtrace::{Backtrace, BacktraceStatus};
@@ -10,6 +10,8 @@ use tracing_subscriber::EnvFilter;
 
 use toolyard_config::{LogConfig, LogFormat, LogLevel};
 use toolyard_proto::visible;
+
+use crate::say;
 
 pub(crate) const VARIABLE: &str = "TOOLYARD_LOG";
 
@@ -105,8 +107,7 @@ pub(crate) fn start(wish: &Wish) -> Result<(), String> {
         .log_internal_errors(false);
     match wish.format() {
         LogFormat::Text => {
-            let is_wanted = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
-            let is_coloured = std::io::stderr().is_terminal() && is_wanted;
+            let is_coloured = std::io::stderr().is_terminal() && say::colours_are_wanted();
             builder.with_ansi(is_coloured).with_writer(|| OneLine(std::io::stderr())).init();
         }
         LogFormat::Json => {
@@ -162,8 +163,9 @@ pub(crate) fn is_for_programs() -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::{Arc, Mutex};
+    use std::sync::Arc;
 
+    use parking_lot::Mutex;
     use tracing_subscriber::fmt::MakeWriter;
 
     use super::*;
@@ -182,7 +184,7 @@ mod tests {
 
     impl Write for Kept {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            self.0.lock().unwrap().write(bytes)
+            self.0.lock().write(bytes)
         }
 
         fn flush(&mut self) -> io::Result<()> {
@@ -219,7 +221,7 @@ mod tests {
             assert!(outcome.is_err());
         });
         let _ = std::panic::take_hook();
-        let printed = String::from_utf8(printed.lock().unwrap().clone()).unwrap();
+        let printed = String::from_utf8(printed.lock().clone()).unwrap();
         let record: serde_json::Value = serde_json::from_str(printed.trim()).unwrap();
         assert_eq!(printed.lines().count(), 1, "{printed}");
         assert_eq!(record["message"], "panicked: two\nlines and a \" of 2");

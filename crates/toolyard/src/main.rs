@@ -40,13 +40,38 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     let parsed = cli::parse();
-    let mut cli = parsed.unwrap_or_else(|error| cli::explained(error, std::env::args_os()).exit());
+    let mut cli = match parsed {
+        Ok(cli) => cli,
+        Err(error) => return report_usage(&cli::explained(error, std::env::args_os())),
+    };
     cli.common.config = cli.common.config.take().or_else(toolyard_config::of_the_proxy);
-    let command = cli.command().unwrap_or_else(|error| error.exit());
-    match run(&cli, command) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => failure.report(),
+    let command = match cli.command() {
+        Ok(command) => command,
+        Err(error) => return report_usage(&error),
+    };
+    let done = run(&cli, command);
+    match (done, say::finish()) {
+        (Ok(()), Ok(())) => ExitCode::SUCCESS,
+        (Ok(()), Err(lost)) => Failure::Other(lost).report(),
+        (Err(failure), _) if cli.common.json => failure.report_as_json(),
+        (Err(failure), _) => failure.report(),
     }
+}
+
+/// Help, the version, or what is wrong with the command line.
+fn report_usage(error: &clap::Error) -> ExitCode {
+    let code = u8::try_from(error.exit_code()).unwrap_or(2);
+    if error.use_stderr() && cli::asks_for_json(std::env::args_os()) {
+        let text = error.render().to_string();
+        let text = text.strip_prefix("error: ").unwrap_or(&text).trim_end();
+        return Failure::Usage(text.to_owned()).report_as_json();
+    }
+    let printed = error.print();
+    if error.use_stderr() {
+        return ExitCode::from(code);
+    }
+    say::keep_error(printed);
+    say::finish().map_or_else(|lost| Failure::Other(lost).report(), |()| ExitCode::from(code))
 }
 
 fn run(cli: &Cli, command: Command) -> Result<(), Failure> {

@@ -33,6 +33,11 @@ impl Hooks for PackHooks {
             }
         })
     }
+
+    fn has_any(&self, point: &str, subject: &str) -> bool {
+        let (Some(point), Some(gateway)) = (Point::parse(point), self.0.upgrade()) else { return false };
+        gateway.has_hooks_for(point, subject)
+    }
 }
 
 #[cfg(test)]
@@ -70,6 +75,7 @@ mod tests {
         assert_eq!(blocked, Verdict::Block("too dear".into()));
         let changed = hooks.run("pre_model_invoke", json!({ "model": "cheap", "prompt": "p" })).await;
         assert_eq!(changed, Verdict::Continue(json!({ "model": "cheap", "prompt": "changed" })));
+        assert!(hooks.has_any("pre_model_invoke", "cheap") && !hooks.has_any("post_model_invoke", "cheap"));
         let input = json!({ "prompt": "p" });
         assert_eq!(hooks.run("no_such_point", input.clone()).await, Verdict::Continue(input));
         scope.end().await;

@@ -2,9 +2,10 @@
 
 use std::fmt;
 use std::path::Path;
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, LazyLock, OnceLock, Weak};
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::{Map, Value};
 use toolyard_core::{Connect, Connected};
 use toolyard_host::Hosts;
@@ -171,7 +172,7 @@ impl Sets {
     }
 
     fn sets(&self) -> MutexGuard<'_, Vec<Weak<ToolSet>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 
@@ -258,6 +259,80 @@ mod tests {
                 assert_ne!(key.name(), "enabled", "{pack:?}");
             }
         }
+    }
+
+    /// A call on a connection that does not prove its user.
+    #[cfg(unix)]
+    async fn call_unproven(set: &ToolSet, tool: &str) -> String {
+        let (local, client) = (Principal::local(), ClientKey::Connection(1));
+        let origin = Arc::new(Origin::new(View::Everything, local, client, Revision::NEWEST));
+        let params = Raw::from(json!({ "name": tool, "arguments": {} }));
+        let request = Request::new(origin, Id::number(1), Method::TOOLS_CALL, params);
+        match set.handle(request, Peer::none()).await {
+            Ok(AnswerBody::Whole(result, _)) => result.read::<Value>().unwrap().to_string(),
+            Ok(AnswerBody::Stream(_)) => panic!("nothing streams here"),
+            Err(error) => error.to_string(),
+        }
+    }
+
+    #[cfg(unix)]
+    #[tokio::test]
+    async fn packs_that_write_run_programs_or_spend_money_serve_only_connections_that_prove_their_user() {
+        let folder = tempfile::tempdir().unwrap();
+        let project = folder.path();
+        let kind = json!({ "program": "command", "command": ["cat"] });
+        let provider = json!({ "kind": "compatible", "base_url": "http://127.0.0.1:9/v1" });
+        let configs = [
+            ("agents", json!({ "types": { "explore": kind }, "projects": [project] })),
+            ("models", json!({ "providers": { "here": provider } })),
+            ("music", json!({ "root": project })),
+            ("scripts", json!({ "root": project })),
+            ("sessions", json!({ "programs": ["claude"], "home": project })),
+        ];
+        for (name, config) in configs {
+            let pack = all().iter().find(|pack| pack.name() == name).unwrap();
+            assert!(pack.needs_config(), "{name} is off until it is configured");
+            let set = pack.tools(config).unwrap();
+            for tool in set.tool_names() {
+                let definition = set.definition(tool).unwrap();
+                // The library of the music pack may be read.
+                let is_open = name == "music" && definition["annotations"]["readOnlyHint"] == true;
+                let answer = call_unproven(&set, tool).await;
+                let is_refused = answer.contains("only connections that prove their user");
+                assert_eq!(is_refused, !is_open, "{name}:{tool}: {answer}");
+            }
+        }
+        let music = all().iter().find(|pack| pack.name() == "music").unwrap();
+        let open = music.tools(json!({ "root": project, "unproven_writes": true })).unwrap();
+        let answer = call_unproven(&open, "fs_mkdir").await;
+        assert!(!answer.contains("prove") && answer.contains("path"), "{answer}");
+    }
+
+    /// Takes 90 s, and reports how far it is.
+    #[tool]
+    async fn labour(context: &toolyard_tool::Context) -> String {
+        for step in 1..=9 {
+            tokio::time::sleep(Duration::from_secs(10)).await;
+            context.progress(step, 9);
+        }
+        "done".into()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_call_of_90_s_without_a_progress_token_is_answered() {
+        let scope = Scope::new();
+        let context = ConnectContext::new(None, scope.child());
+        let pack = Pack::new("labour", "Works.", || ToolSet::new("labour", "1").with::<labour>());
+        let plan = pack_plan(PackState { pack: Box::leak(Box::new(pack)), config: Ok(json!({})) }, &context)
+            .unwrap();
+        assert_eq!(plan.policy.timeouts.idle, Duration::from_secs(30), "the default");
+        let gateway = Gateway::start(Plan { upstreams: vec![plan], ..Plan::default() }, &scope);
+        let begun = tokio::time::Instant::now();
+        let call = json!({ "name": "labour", "arguments": {} });
+        let answer = ask(&gateway, "labour", "tools/call", call).await;
+        assert_eq!(answer["content"][0]["text"], "done", "{answer}");
+        assert!(begun.elapsed() >= Duration::from_secs(90));
+        scope.end().await;
     }
 
     /// How far the tool of the pack below has got.
@@ -351,6 +426,38 @@ mod tests {
             assert_eq!(answer["content"][0]["text"], "one", "{answer}");
         }
         assert_eq!(MADE.load(Ordering::SeqCst), 1, "by the first call, and for all");
+        scope.end().await;
+    }
+
+    /// Never answers.
+    #[tool]
+    async fn hang() -> String {
+        std::future::pending().await
+    }
+
+    /// The plan of a pack whose calls may go without progress for so long.
+    fn plan_with(idle: Option<Duration>, context: &ConnectContext) -> toolyard_core::UpstreamPlan {
+        let pack = Pack::new("slow", "Never answers.", || ToolSet::new("slow", "1").with::<hang>());
+        let pack = Box::leak(Box::new(match idle {
+            Some(idle) => pack.idle(idle),
+            None => pack,
+        }));
+        pack_plan(PackState { pack, config: Ok(json!({})) }, context).unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_call_may_go_without_progress_for_as_long_as_its_pack_allows() {
+        let scope = Scope::new();
+        let context = ConnectContext::new(None, scope.child());
+        let idle_of = |idle| plan_with(idle, &context).policy.timeouts.idle;
+        assert_eq!(idle_of(None), Duration::from_secs(30));
+        assert_eq!(idle_of(Some(Duration::from_mins(7))), Duration::from_mins(7));
+
+        let upstreams = vec![plan_with(Some(Duration::from_secs(1)), &context)];
+        let gateway = Gateway::start(Plan { upstreams, ..Plan::default() }, &scope);
+        let answer = ask(&gateway, "slow", "tools/call", json!({ "name": "hang", "arguments": {} })).await;
+        let text = answer["content"][0]["text"].as_str().unwrap_or_default();
+        assert!(text.contains("made no progress for 1 s and was cancelled"), "{answer}");
         scope.end().await;
     }
 }

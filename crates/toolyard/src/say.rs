@@ -1,10 +1,14 @@
 //! Prints messages to people. This is the only place that prints: stdout can be a transport, so nothing else may use
 //! it.
 //!
-//! A closed output is no reason to stop, so writing never fails.
+//! A command does not stop where its output cannot be written: the first error is kept, and `finish` reports it
+//! when the command has ended.
 
+use std::ffi::OsString;
 use std::fmt::Display;
-use std::io::{BufRead, IsTerminal, Write};
+use std::io::{self, BufRead, IsTerminal, Write};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use toolyard_proto::visible;
 
@@ -16,12 +20,19 @@ pub(crate) fn line(text: impl Display) {
         tracing::info!(target: "program", "{text}");
         return;
     }
-    let _ = writeln!(std::io::stderr(), "{}", shown(text));
+    let _ = writeln!(io::stderr(), "{}", shown(text));
 }
+
+/// Whether anything was printed on stdout here. A command that serves writes to it in its own way, and a thread of it may
+/// hold the lock of stdout for as long as its client reads nothing.
+static IS_USED: AtomicBool = AtomicBool::new(false);
+
+/// Why stdout could not be written. Nothing is written to it afterwards.
+static LOST: OnceLock<io::Error> = OnceLock::new();
 
 /// The result of a command, on stdout. Not for commands that serve.
 pub(crate) fn result(text: impl Display) {
-    let _ = writeln!(std::io::stdout(), "{}", shown(text));
+    raw(format!("{}\n", shown(text)).as_bytes());
 }
 
 /// The same as JSON, for programs.
@@ -33,23 +44,58 @@ pub(crate) fn json(value: &impl serde::Serialize) -> anyhow::Result<()> {
 
 /// Text as it is, with nothing added.
 pub(crate) fn raw(bytes: &[u8]) {
-    let _ = std::io::stdout().write_all(bytes);
+    IS_USED.store(true, Ordering::Relaxed);
+    if !is_lost() {
+        keep_error(io::stdout().write_all(bytes));
+    }
+}
+
+/// Whether stdout can no longer be written; a command that follows something ends then.
+pub(crate) fn is_lost() -> bool {
+    LOST.get().is_some()
+}
+
+/// Writes what is still buffered, and reports whether everything could be written. A reader that has gone (`| head`)
+/// is not an error.
+pub(crate) fn finish() -> anyhow::Result<()> {
+    if IS_USED.load(Ordering::Relaxed) && !is_lost() {
+        keep_error(io::stdout().flush());
+    }
+    match LOST.get() {
+        Some(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            anyhow::bail!("the output could not be written completely: {error}")
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Keeps the first error of stdout for `finish`.
+pub(crate) fn keep_error(written: io::Result<()>) {
+    if let Err(error) = written {
+        // The first error is the cause of the others.
+        let _ = LOST.set(error);
+    }
+}
+
+/// Whether there is a terminal to ask the user on.
+pub(crate) fn can_ask() -> bool {
+    io::stdin().is_terminal()
 }
 
 /// Whether the user at the terminal confirms; false without a terminal.
 pub(crate) fn agreed(question: impl Display) -> bool {
-    if !std::io::stdin().is_terminal() {
+    if !can_ask() {
         return false;
     }
     line(format_args!("{question}? [y/N]"));
     let mut answer = String::new();
-    let _ = std::io::stdin().lock().read_line(&mut answer);
+    let _ = io::stdin().lock().read_line(&mut answer);
     matches!(answer.trim().to_lowercase().as_str(), "y" | "yes")
 }
 
 /// A line of a terminal that is replaced.
 pub(crate) fn passing(text: impl Display) {
-    let mut stderr = std::io::stderr();
+    let mut stderr = io::stderr();
     let _ = write!(stderr, "\r\x1b[K{}", visible::line(&text.to_string())).and_then(|()| stderr.flush());
 }
 
@@ -87,10 +133,33 @@ pub(crate) enum Colour {
 
 /// Coloured on a terminal, plain everywhere else. Colours never say anything that the text does not.
 pub(crate) fn coloured(text: &str, colour: Colour) -> String {
-    let wanted = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
-    if wanted && std::io::stdout().is_terminal() {
+    if io::stdout().is_terminal() && colours_are_wanted() {
         format!("\x1b[{}m{text}\x1b[0m", colour as u8)
     } else {
         text.to_owned()
+    }
+}
+
+/// Whether the environment allows colours: `NO_COLOR` is not set, and the terminal is not `dumb`.
+pub(crate) fn colours_are_wanted() -> bool {
+    wants_colours(|name| std::env::var_os(name))
+}
+
+fn wants_colours(variable: impl Fn(&str) -> Option<OsString>) -> bool {
+    let is_off = variable("NO_COLOR").is_some_and(|value| !value.is_empty());
+    !is_off && variable("TERM").is_none_or(|terminal| terminal != "dumb")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_dumb_terminal_and_no_color_get_no_colours() {
+        let with = |name: &'static str, value: &'static str| {
+            wants_colours(move |asked| (asked == name).then(|| OsString::from(value)))
+        };
+        assert!(with("TERM", "xterm") && with("OTHER", "") && with("NO_COLOR", ""));
+        assert!(!with("TERM", "dumb") && !with("NO_COLOR", "1"));
     }
 }

@@ -10,6 +10,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use tokio::sync::Notify;
 use toolyard_audit::{Audit, AuditOptions, Durability, Payloads};
+use toolyard_config::folder_lock::{FolderLock, FolderUse};
 use toolyard_config::socket;
 use toolyard_config::state_dir::{self, Addresses};
 use toolyard_config::{
@@ -24,6 +25,7 @@ use toolyard_guard::Guards;
 use toolyard_metrics::ToolMetrics;
 use toolyard_model::{Delegates, Handler, Keys, Principal, Scope};
 use toolyard_oauth::Web;
+use toolyard_oauth::client::SignIns;
 use toolyard_proto::name::UpstreamId;
 use toolyard_proto::token::Rules;
 use toolyard_serve::admit::{Gate, Signed};
@@ -76,9 +78,8 @@ pub(crate) fn serve(common: &Common, args: &ServeArgs) -> Result<(), Failure> {
         return Err(Failure::Config(vec![problem]));
     }
     let state_dir = open_state_dir(common, &settings)?;
-    if let Some(other) = state_dir.as_deref().and_then(|folder| other_gateway(common, &settings, folder)) {
-        return Err(Failure::Config(vec![other]));
-    }
+    let _folder_lock =
+        state_dir.as_deref().map(|folder| take_folder(common, &settings, folder)).transpose()?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.context("start the runtime")?;
     let ended = runtime.block_on(run(common, args, settings, state_dir));
@@ -107,20 +108,29 @@ fn open_state_dir(common: &Common, settings: &Settings) -> Result<Option<PathBuf
     }
 }
 
-/// The error if a gateway of another config keeps its state in the same folder.
-fn other_gateway(common: &Common, settings: &Settings, folder: &Path) -> Option<Problem> {
+/// Takes the state directory for this config, until the lock is dropped. Fails if a gateway of another config has it.
+fn take_folder(common: &Common, settings: &Settings, folder: &Path) -> Result<Option<FolderLock>, Failure> {
     let set = state_dir::set(common.state_dir.as_deref(), &settings.found.set(), &settings::variable);
-    let other = state_dir::announced(folder)?;
-    let is_other = other.set.as_ref().is_some_and(|other| *other != set);
-    (is_other && answers(&other.http)).then(|| {
-        let message = format!(
-            "{} is in use by a gateway with another config, at {} (process {})",
-            folder.display(),
-            other.http,
-            other.pid
-        );
-        Problem::error("--state-dir", message, "choose another folder, or stop that gateway first")
-    })
+    let announced = || state_dir::announced(folder);
+    let other = announced().filter(|other| other.set.as_ref().is_some_and(|other| *other != set));
+    let other = other.filter(|other| answers(&other.http)).map(|other| (other.http, other.pid));
+    let (http, pid) = match (other, FolderLock::take(folder, &set)) {
+        (Some((http, pid)), _) => (http, pid),
+        (None, Ok(FolderUse::Own(lock))) => return Ok(Some(lock)),
+        // It has just been started, and may not have announced its address yet.
+        (None, Ok(FolderUse::Other { pid })) => {
+            let http = announced().filter(|other| other.pid == pid).map(|other| other.http);
+            (http.unwrap_or_else(|| "an address that is not known yet".to_owned()), pid)
+        }
+        (None, Err(error)) => {
+            tracing::debug!("the state directory cannot be locked: {error}");
+            return Ok(None);
+        }
+    };
+    let folder = folder.display();
+    let message = format!("{folder} is in use by a gateway with another config, at {http} (process {pid})");
+    let help = "choose another folder, or stop that gateway first";
+    Err(Failure::Config(vec![Problem::error("--state-dir", message, help)]))
 }
 
 /// All listeners.
@@ -143,7 +153,7 @@ impl Entrance {
             );
         }
         let apps_config = if args.no_apps { AppsConfig::closed() } else { config.apps.clone() };
-        let beside = socket::path(&LocalDoor::Usual, &set, &settings::variable);
+        let beside = socket::path(&LocalDoor::Default, &set, &settings::variable);
         let beside = local.as_deref().or(beside.as_deref()).unwrap_or(Path::new(""));
         let apps_socket = apps::path(&apps_config.local, beside);
         let app_doors = AppDoors::open(&apps_config, apps_socket.as_deref())?;
@@ -177,9 +187,8 @@ async fn run(
     let context = context.with_cluster(Node::open(&config, &keys)?);
     let node = context.cluster().cloned();
     let packs = context.packs().clone();
-    let sign_ins = context.sign_ins().pages().clone();
     let base = config.listen.public_url.as_deref().unwrap_or(&addresses.http);
-    sign_ins.set_base(base);
+    let sign_ins = sign_in_pages(&context, base, node.is_some().then(|| keys.gateway()));
     let resource = config.oauth.as_ref().map(|oauth| context.sign_ins().resource(oauth, base));
     let audit = open_audit(&config, state_dir.as_deref())?;
     let traces = Tracing::start(&config)?;
@@ -193,7 +202,7 @@ async fn run(
     let orders = Orders::of(&gateway);
     let signed = config.auth.clone().map(|rules| signed(rules, state_dir.as_deref())).transpose()?;
     let apps = apps::apps(&gateway, &apps_config, signed.clone(), &scope);
-    let endpoints = Lookout { gateway: &gateway, apps: &apps, context: &context, scope: &scope };
+    let endpoints = Discovery { gateway: &gateway, apps: &apps, context: &context, scope: &scope };
     let known = KnownListeners::new(&config, &apps_config, &own_addresses);
     let endpoints = endpoints.begin(args, &known, &apps_config);
     let (taken, apps_taken) = (doors.taken(), app_doors.taken());
@@ -254,6 +263,16 @@ async fn run(
     Ok(())
 }
 
+/// The pages of sign-ins at `base`. In a cluster their addresses name the gateway that knows them.
+fn sign_in_pages(context: &ConnectContext, base: &str, gateway: Option<&str>) -> Arc<SignIns> {
+    let pages = context.sign_ins().pages().clone();
+    pages.set_base(base);
+    if let Some(gateway) = gateway {
+        pages.set_gateway(gateway);
+    }
+    pages
+}
+
 /// Admits the runs that packs start on behalf of a client.
 fn admit_runs(gate: Gate, context: &ConnectContext, common: &Common) -> Gate {
     let delegates = Delegates::default();
@@ -286,7 +305,7 @@ async fn end_audit(audit: Option<(Arc<Audit>, PathBuf)>) {
     }
 }
 
-/// What packs get from the gateway.
+/// Gives packs the services of the gateway.
 fn serve_packs(context: &ConnectContext, gateway: &Arc<Gateway>, config: &Config) {
     let handler: Arc<dyn Handler> = gateway.clone();
     context.hosts().set_gateway(&handler);
@@ -316,7 +335,7 @@ fn open_audit(config: &Config, state_dir: Option<&Path>) -> Result<Option<(Arc<A
     Ok(Some((Audit::open(&path, options)?, path)))
 }
 
-/// What receives the events of the gateway.
+/// The receivers of the gateway's events.
 fn sinks(audit: Option<&(Arc<Audit>, PathBuf)>, traces: &Tracing, config: &Config) -> Sinks {
     let audit = audit.map(|(audit, _)| -> Arc<dyn Sink> { audit.clone() });
     let by_tool = config.metrics.tools.then(|| Arc::new(ToolMetrics::default()) as Arc<dyn Sink>);
@@ -324,7 +343,7 @@ fn sinks(audit: Option<&(Arc<Audit>, PathBuf)>, traces: &Tracing, config: &Confi
     Sinks(traces.sink().into_iter().chain(audit).chain(by_tool).collect())
 }
 
-/// What an operator asks for through the control API.
+/// Requests of operators through the control API.
 #[derive(Default)]
 struct Orders {
     reload: Notify,
@@ -344,23 +363,24 @@ impl Orders {
 }
 
 /// The discovery of upstreams that are not in the config.
-struct Lookout<'a> {
+struct Discovery<'a> {
     gateway: &'a Gateway,
     apps: &'a Apps,
     context: &'a ConnectContext,
     scope: &'a Scope,
 }
 
-impl Lookout<'_> {
+impl Discovery<'_> {
     /// Looks for files and processes, and dials the endpoints of the config.
     fn begin(&self, args: &ServeArgs, known: &KnownListeners, config: &AppsConfig) -> Endpoints {
         let Self { gateway, apps, context, scope } = self;
         let sightings = gateway.sightings().clone();
         gateway.report_on("discovery", move || sightings.to_json());
         let context = (*context).clone();
-        let connect_to = move |id: &UpstreamId, endpoint: &discovery::Endpoint| -> Arc<dyn Connect> {
-            Arc::new(connect::Upstream::at(id, endpoint, &context))
-        };
+        let connect_to =
+            move |id: &UpstreamId, endpoint: &discovery::DiscoveredEndpoint| -> Arc<dyn Connect> {
+                Arc::new(connect::Upstream::at(id, endpoint, &context))
+            };
         let finder = Finder::new(gateway, apps, Arc::new(connect_to));
         let folders = if args.no_instances { Vec::new() } else { instance_folders() };
         scope.spawn(Instances::new(&finder, folders).watch());
@@ -379,7 +399,7 @@ impl Lookout<'_> {
     }
 }
 
-/// Where instances write their files.
+/// The folders in which instances write their files.
 fn instance_folders() -> Vec<PathBuf> {
     let base = toolyard_config::system::instances_base(&settings::variable);
     ["toolyard", "brummer"].map(|program| base.join(program).join("instances")).to_vec()

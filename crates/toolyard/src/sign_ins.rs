@@ -2,32 +2,42 @@
 //! tokens it accepts.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use http::Uri;
 use http::header::AUTHORIZATION;
+use parking_lot::Mutex;
 use toolyard_config::{LoginConfig, OAuthConfig, Reach, ResourceConfig, Server, UpstreamConfig, state_dir};
-use toolyard_model::BoxFuture;
+use toolyard_model::{BoxFuture, SharedSecrets};
 use toolyard_oauth::client::{Keeper, SHARED, Settings, SignIns, Target, UpstreamAuth, Vault};
 use toolyard_oauth::{Http, IntrospectionSettings, ResourceServer, ResourceSettings};
-use toolyard_tool::host::{Credentials, NotSignedIn};
+use toolyard_tool::host::{Credentials, NotSignedIn, SignInStatus};
 
 use crate::settings;
 
-/// What all sign-ins share.
+/// The parts that all sign-ins share.
 #[derive(Clone, Debug)]
 pub(crate) struct SignInContext {
     http: Http,
     /// `None` if the user has no folder for secrets.
     vault: Option<Vault>,
     pages: Arc<SignIns>,
+    upstreams: Arc<Mutex<HashMap<String, KnownUpstream>>>,
+}
+
+/// An upstream's sign-ins while its connection or a call uses them, with what they were made from.
+#[derive(Debug)]
+struct KnownUpstream {
+    url: Uri,
+    settings: Settings,
+    auth: Weak<UpstreamAuth>,
 }
 
 impl SignInContext {
-    /// With the credentials of the user that runs this program.
+    /// Sign-ins with the credentials of the user that runs this program.
     pub(crate) fn of_user() -> Self {
         let vault = state_dir::secrets(&settings::variable).and_then(|folder| Vault::open(&folder).ok());
-        Self { http: Http::default(), vault, pages: Arc::default() }
+        Self { http: Http::default(), vault, pages: Arc::default(), upstreams: Arc::default() }
     }
 
     pub(crate) fn pages(&self) -> &Arc<SignIns> {
@@ -42,10 +52,34 @@ impl SignInContext {
         self.vault.as_ref()
     }
 
-    /// The sign-ins of an upstream; `None` if it has none.
-    pub(crate) fn upstream(&self, upstream: &UpstreamConfig) -> Option<UpstreamAuth> {
+    /// Sign-ins of a program beside a gateway that shares its credentials with other nodes.
+    pub(crate) fn beside_node(self) -> Self {
+        Self { vault: self.vault.map(Vault::shared_by_another), ..self }
+    }
+
+    /// The sign-ins of an upstream; `None` if it has none. `shared`: the other gateways that have them, too. They are the
+    /// same after a reload of the config: the connection of an unchanged upstream stays, and a call over it must find out
+    /// that the user has to sign in.
+    pub(crate) fn upstream(
+        &self,
+        upstream: &UpstreamConfig,
+        shared: Option<Arc<dyn SharedSecrets>>,
+    ) -> Option<Arc<UpstreamAuth>> {
         let (target, vault) = (target(upstream)?, self.vault.clone()?);
-        Some(UpstreamAuth::new(self.http.clone(), vault, target, self.pages.clone()))
+        let vault = match shared {
+            Some(shared) => vault.shared_with(shared),
+            None => vault,
+        };
+        let mut all = self.upstreams.lock();
+        let known = all.get(&target.name);
+        let same = known.filter(|known| known.url == target.url && known.settings == target.settings);
+        if let Some(auth) = same.and_then(|known| known.auth.upgrade()) {
+            return Some(auth);
+        }
+        let Target { name, url, settings } = target.clone();
+        let auth = Arc::new(UpstreamAuth::new(self.http.clone(), vault, target, self.pages.clone()));
+        all.insert(name, KnownUpstream { url, settings, auth: Arc::downgrade(&auth) });
+        Some(auth)
     }
 
     /// Checks the tokens of clients; `base` is the address of the gateway as they reach it.
@@ -98,12 +132,30 @@ impl Credentials for Accounts {
             token_of(&keeper).await.ok_or(missing)
         })
     }
+
+    fn sign_ins(&self) -> BoxFuture<Vec<SignInStatus>> {
+        let mut keepers: Vec<(String, Arc<Keeper>)> =
+            self.0.iter().map(|(name, keeper)| (name.clone(), keeper.clone())).collect();
+        keepers.sort_by(|a, b| a.0.cmp(&b.0));
+        Box::pin(async move {
+            let mut all = Vec::with_capacity(keepers.len());
+            for (provider, keeper) in keepers {
+                // The user may have run `toolyard login` or `toolyard logout` since.
+                let is_signed_in = keeper.reload().await.is_ok() && is_usable(&keeper).await;
+                all.push(SignInStatus { provider, is_signed_in });
+            }
+            all
+        })
+    }
+}
+
+async fn is_usable(keeper: &Keeper) -> bool {
+    keeper.sign_in_reason().is_none() && keeper.is_signed_in().await.unwrap_or(false)
 }
 
 /// The store is read again if there is no usable sign-in: the user may have run `toolyard login` since.
 async fn token_of(keeper: &Arc<Keeper>) -> Option<String> {
-    let is_usable = keeper.sign_in_reason().is_none() && keeper.is_signed_in().await.unwrap_or(false);
-    if !is_usable {
+    if !is_usable(keeper).await {
         keeper.reload().await.ok()?;
     }
     match keeper.authorization().await {

@@ -15,6 +15,21 @@ use crate::failure::Failure;
 use crate::settings::{self, Settings};
 
 pub(crate) fn stdio(common: &Common, args: &StdioArgs) -> Result<(), Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.context("start the runtime")?;
+    let done = match shim(common, args) {
+        Ok(shim) => runtime.block_on(shim.run()).map_err(Failure::from),
+        Err(failure) => {
+            runtime.block_on(toolyard_shim::refuse(&why(&failure)));
+            Err(failure)
+        }
+    };
+    // A thread may still be blocked on stdin; the process does not wait for it.
+    runtime.shutdown_background();
+    done
+}
+
+fn shim(common: &Common, args: &StdioArgs) -> Result<Shim, Failure> {
     let (locator, rules, trouble) = match settings::look(common) {
         (found, loaded) if loaded.config.is_none() => {
             let trouble = loaded.problems.iter().find(|problem| problem.level == Level::Error);
@@ -26,15 +41,25 @@ pub(crate) fn stdio(common: &Common, args: &StdioArgs) -> Result<(), Failure> {
             (locator(common, &found, &config.listen.local)?, config.auth, None)
         }
     };
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.context("start the runtime")?;
     let current = common.clone();
     let current_rules = Box::new(move || settings::look(&current).1.auth);
-    let shim = Shim { locator, view: view(args), is_hub: args.hub, rules, current_rules, trouble };
-    let done = runtime.block_on(shim.run());
-    // A thread may still be blocked on stdin; the process does not wait for it.
-    runtime.shutdown_background();
-    Ok(done?)
+    Ok(Shim { locator, view: view(args), is_hub: args.hub, rules, current_rules, trouble })
+}
+
+/// The reason for the client: the first problem of the config, and how to see the others.
+fn why(failure: &Failure) -> String {
+    let Failure::Config(problems) = failure else {
+        return format!("no gateway can be started: {}", failure.text());
+    };
+    let first = problems.iter().find(|problem| problem.is_error()).map(|first| {
+        let place = first.place.as_ref().map(|place| format!("{place}: ")).unwrap_or_default();
+        let key = if first.key.is_empty() { String::new() } else { format!("{}: ", first.key) };
+        format!(": {place}{key}{}", first.message)
+    });
+    let first = first.unwrap_or_default();
+    format!(
+        "no gateway can be started, because the config is invalid{first} (`toolyard validate` shows every problem)"
+    )
 }
 
 fn locator(common: &Common, found: &Found, door: &LocalDoor) -> Result<GatewayLocator, Failure> {
@@ -43,7 +68,8 @@ fn locator(common: &Common, found: &Found, door: &LocalDoor) -> Result<GatewayLo
     let state_dir = state_dir::open(asked, &files, &settings::variable);
     let set = state_dir::set(asked, &files, &settings::variable);
     let Some(socket) = socket::path(door, &set, &settings::variable) else {
-        let message = "`unix = false` in [listen] leaves no socket to reach the gateway by: remove it";
+        let message =
+            "`unix = false` in [listen] leaves no socket on which clients could reach the gateway: remove it";
         return Err(Failure::Usage(message.to_owned()));
     };
     let state_dir = state_dir.ok();
@@ -57,7 +83,7 @@ fn locator_despite(
     found: &Found,
     problems: Vec<toolyard_config::Problem>,
 ) -> Result<GatewayLocator, Failure> {
-    let locator = locator(common, found, &LocalDoor::Usual)?;
+    let locator = locator(common, found, &LocalDoor::Default)?;
     if locator.is_answered() { Ok(locator) } else { Err(Failure::Config(problems)) }
 }
 

@@ -1,4 +1,4 @@
-//! What the program asks of the system for itself: a session of its own, many open files, a terminal that does not
+//! Requests of the program to the system for itself: a session of its own, many open files, a terminal that does not
 //! show what is typed, and a page in the user's browser.
 
 #[cfg(unix)]

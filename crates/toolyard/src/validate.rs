@@ -40,7 +40,7 @@ fn summary(found: &Found, config: &Config) -> String {
         parts.push("no upstreams, only the built-in tools".to_owned());
     }
     let are = if found.sources.len() == 1 { "is" } else { "are" };
-    format!("{files} {are} good; {}", parts.join("; "))
+    format!("{files} {are} valid; {}", parts.join("; "))
 }
 
 /// Packs that the config sets up.
@@ -50,7 +50,7 @@ fn packs_on(config: &Config) -> impl Iterator<Item = &'static str> {
     on.map(|state| state.pack.name()).filter(move |name| is_set_up(name))
 }
 
-/// What `--json` prints.
+/// The output of `--json`.
 #[derive(Serialize)]
 struct Report<'a> {
     ok: bool,

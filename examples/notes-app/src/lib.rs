@@ -1,9 +1,23 @@
-//! A list of notes: a field, a check box, a button, and a notice that goes away by itself.
+//! A list of notes: a field, a check box, a button, and a notice that disappears by itself.
 
+use std::io;
 use std::time::{Duration, Instant};
+
+use toolyard_ui::Embedded;
 
 /// How long the notice stays.
 const NOTICE: Duration = Duration::from_millis(1500);
+
+/// Runs the app without a display, until the process ends.
+pub fn run_in_memory(offer: Embedded) -> io::Result<()> {
+    let headless = toolyard_egui::Headless::new(640.0, 400.0);
+    let _offered = offer.start_in_background(headless.attach())?;
+    let mut notes = Notes::default();
+    headless.run(|ui| {
+        egui::CentralPanel::default().show(ui, |ui| notes.draw(ui));
+    });
+    Ok(())
+}
 
 /// The state of the app.
 #[derive(Debug, Default)]

@@ -1,7 +1,6 @@
 //! The state behind the tools: notes in memory.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
+use parking_lot::{Mutex, MutexGuard};
 use schemars::JsonSchema;
 use serde::Serialize;
 use toolyard_tool::ToolError;
@@ -69,6 +68,6 @@ impl Notebook {
     }
 
     fn notes(&self) -> MutexGuard<'_, Vec<Note>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }

@@ -4,8 +4,10 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
+
+use parking_lot::Mutex;
 
 /// Further files are ignored.
 const MOST_FILES: usize = 10_000;
@@ -31,7 +33,7 @@ impl Index {
 
     /// The names of the files and their sizes.
     pub(crate) fn files(&self) -> Files {
-        self.files.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.files.lock().clone()
     }
 
     /// Looks at the folder once, and stores what has changed.
@@ -50,7 +52,7 @@ impl Index {
         let new = self.path.with_extension("new");
         std::fs::write(&new, serde_json::to_vec(&found)?)?;
         std::fs::rename(&new, &self.path)?;
-        *self.files.lock().unwrap_or_else(PoisonError::into_inner) = found;
+        *self.files.lock() = found;
         Ok(())
     }
 

@@ -2,18 +2,25 @@
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+use std::time::Duration;
 
 use data_encoding::HEXLOWER;
+use parking_lot::{Mutex, MutexGuard};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use toolyard_tool::{Context, Host, Reply, ToolError};
 
-use crate::config::Config;
-use crate::run::{Job, Live, Question};
+use crate::config::{Config, MODEL, Program, TypeConfig};
+use crate::run::{Job, Live, Question, worktree};
 use crate::store::{Run, Status, Store, now};
 
-/// What the tools share.
+/// How often a run that is waited for is looked at.
+const LOOK_AGAIN: Duration = Duration::from_secs(2);
+/// How many seconds a run may take to end after its time is over.
+const LAST_STEPS: i64 = 30;
+
+/// The state that all tools share.
 pub(crate) struct Agents {
     pub(crate) config: Config,
     pub(crate) host: Host,
@@ -41,12 +48,14 @@ struct Allow {
 impl Agents {
     pub(crate) fn new(config: Config, host: Host) -> Result<Self, ToolError> {
         let store = Arc::new(Store::open(&host)?);
+        let (of_host, of_store) = (host.clone(), store.clone());
+        host.spawn("worktrees", async move { worktree::recover(&of_host, &of_store).await });
         Ok(Self { config, host, store, live: Arc::default() })
     }
 
     /// Starts a run in the background.
     pub(crate) fn start(&self, context: &Context, wanted: Wanted) -> Result<Run, ToolError> {
-        let Some(of) = self.config.types.get(&wanted.agent_type) else {
+        let Some(of) = self.config.complete(&wanted.agent_type) else {
             let known: Vec<&str> = self.config.types.keys().map(String::as_str).collect();
             return Err(ToolError::new(format!("there is no type of agent `{}`", wanted.agent_type))
                 .hint(format!("use one of {}, or add it as [packs.agents.types.NAME]", known.join(", "))));
@@ -55,7 +64,8 @@ impl Agents {
             return Err(ToolError::new(format!("`{model}` is not the name of a model"))
                 .hint("a name does not begin with `-`"));
         }
-        let root = self.tree_of(context)?;
+        check_model(&of, &wanted)?;
+        let root = self.tree_of(context, &of)?;
         let mut live = self.live();
         if live.len() >= self.config.concurrent {
             return Err(ToolError::new(format!("{} agents are running, which is the limit", live.len()))
@@ -87,16 +97,16 @@ impl Agents {
         drop(live);
         let job = Job {
             run: run.clone(),
-            of: of.clone(),
+            access: of.profile.as_ref().and_then(|profile| context.delegate(&run.id, profile)),
+            of,
             store: self.store.clone(),
             host: self.host.clone(),
             live: own,
-            access: of.profile.as_ref().and_then(|profile| context.delegate(&run.id, profile)),
         };
         let (all, id) = (self.live.clone(), run.id.clone());
         self.host.spawn(&run.id, async move {
             job.work().await;
-            all.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
+            all.lock().remove(&id);
         });
         Ok(run)
     }
@@ -116,14 +126,27 @@ impl Agents {
             tokio::select! {
                 () = live.ended() => break,
                 () = live.asked.notified() => {}
-                () = tokio::time::sleep(std::time::Duration::from_secs(2)) => {
+                () = tokio::time::sleep(LOOK_AGAIN) => {
                     steps += 1;
                     let last = self.store.tail(&run.id, 1).pop().unwrap_or_default();
                     context.progress_with(steps, None, crate::store::shortened(&last, 200));
                 }
             }
         }
-        self.store.get(&run.owner, &run.id)
+        self.wait_elsewhere(run).await
+    }
+
+    /// Waits for a run of another gateway, which puts its questions to the user.
+    async fn wait_elsewhere(&self, run: &Run) -> Result<Run, ToolError> {
+        let longest = i64::try_from(run.timeout).unwrap_or(i64::MAX).saturating_add(LAST_STEPS);
+        let until = run.created.saturating_add(longest);
+        loop {
+            let seen = self.store.get(&run.owner, &run.id)?;
+            if seen.status != Status::Running || now() > until || self.store.is_own(&run.id)? {
+                return Ok(seen);
+            }
+            tokio::time::sleep(LOOK_AGAIN).await;
+        }
     }
 
     /// The project to work in: the one that is named, or the only one of the config.
@@ -147,7 +170,7 @@ impl Agents {
     }
 
     fn live(&self) -> MutexGuard<'_, HashMap<String, Arc<Live>>> {
-        self.live.lock().unwrap_or_else(PoisonError::into_inner)
+        self.live.lock()
     }
 }
 
@@ -164,7 +187,22 @@ fn real(path: &Path) -> PathBuf {
     std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
 }
 
-fn random() -> Result<String, ToolError> {
+/// Whether a model can be passed on, and whether one is needed.
+fn check_model(of: &TypeConfig, wanted: &Wanted) -> Result<(), ToolError> {
+    let model = wanted.model.as_ref().or(of.model.as_ref());
+    let name = &wanted.agent_type;
+    match (model, of.places_model()) {
+        (Some(model), false) if of.program == Program::Command => Err(ToolError::new(format!(
+            "agents of the type `{name}` take no model, and `{model}` was passed"
+        ))
+        .hint(format!("leave `model` out, or write `{MODEL}` in the command of the type"))),
+        (None, true) => Err(ToolError::new(format!("the command of the type `{name}` needs a model"))
+            .hint("pass `model`, or set it in [packs.agents.types]")),
+        _ => Ok(()),
+    }
+}
+
+pub(crate) fn random() -> Result<String, ToolError> {
     let mut bytes = [0; 8];
     getrandom::fill(&mut bytes).map_err(|error| ToolError::new(format!("no random numbers: {error}")))?;
     Ok(HEXLOWER.encode(&bytes))

@@ -5,6 +5,10 @@ use std::path::PathBuf;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use toolyard_tool::Wrong;
+
+mod usual;
 
 /// Which agents can be run, and where.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -28,7 +32,7 @@ pub(crate) struct Config {
     #[serde(default = "tree_runs")]
     #[schemars(range(min = 1, max = 1000))]
     pub(crate) tree_runs: usize,
-    /// How much money the agents that an agent has started may spend before it can start no more, in USD, as the programs report it.
+    /// How much money the agents that an agent has started may spend before it can start no more, in USD, as the programs report it, or by the prices of their types. It can start no more either once the cost of one is unknown.
     pub(crate) tree_cost: Option<f64>,
 }
 
@@ -45,7 +49,7 @@ pub(crate) struct TypeConfig {
     /// The command with its arguments; the usual one of the program if it is left out.
     #[serde(default)]
     pub(crate) command: Vec<String>,
-    /// The model to use if a call names none.
+    /// The model to use if a call names none. For Claude Code the types `implementation-lead` and `debugger` have `sonnet` and `planner` has `opus`; all others have the model of the program.
     pub(crate) model: Option<String>,
     /// Instructions that come before each prompt.
     pub(crate) instructions: Option<String>,
@@ -62,10 +66,75 @@ pub(crate) struct TypeConfig {
     pub(crate) profile: Option<String>,
     /// `cheap`, `medium` or `expensive`.
     pub(crate) tier: Option<Tier>,
-    /// Tools that another agent may require of this one.
+    /// Tools that another agent may require of this one; those of the type if it has a well-known name. Claude Code gets no other tools of its own.
     pub(crate) tools: Option<Vec<String>>,
     /// Whether it may spawn other agents.
     pub(crate) may_spawn: Option<bool>,
+    /// The price of a million tokens that are sent, in USD, for programs that report tokens and no cost.
+    pub(crate) price_in: Option<f64>,
+    /// The price of a million tokens that are sent and were cached by the provider.
+    pub(crate) price_cached: Option<f64>,
+    /// The price of a million tokens that are received.
+    pub(crate) price_out: Option<f64>,
+}
+
+/// The placeholder of the model in a command.
+pub(crate) const MODEL: &str = "{model}";
+
+impl TypeConfig {
+    /// Whether the command has a place for the model.
+    pub(crate) fn places_model(&self) -> bool {
+        self.command.iter().any(|word| word.contains(MODEL))
+    }
+
+    /// The cost of these tokens, if the prices are known.
+    pub(crate) fn price_of(&self, tokens: Tokens) -> Option<f64> {
+        let (price_in, price_out) = (self.price_in?, self.price_out?);
+        let cached = tokens.cached.min(tokens.input);
+        let cost = (tokens.input - cached) * price_in
+            + cached * self.price_cached.unwrap_or(price_in)
+            + tokens.output * price_out;
+        Some(cost / 1_000_000.0)
+    }
+}
+
+/// Tokens that a program has used, as it reports them.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Tokens {
+    /// With those that were cached.
+    pub(crate) input: f64,
+    pub(crate) cached: f64,
+    pub(crate) output: f64,
+}
+
+impl std::ops::AddAssign for Tokens {
+    fn add_assign(&mut self, more: Self) {
+        self.input += more.input;
+        self.cached += more.cached;
+        self.output += more.output;
+    }
+}
+
+/// Settings that cannot work together.
+pub(crate) fn wrongs(config: &Value) -> Vec<Wrong> {
+    let Ok(config) = Config::deserialize(config) else { return Vec::new() };
+    let mut wrongs = Vec::new();
+    let mut add = |name: &str, key: &str, what: String| {
+        wrongs.push(Wrong { key: format!("types.{name}.{key}"), what });
+    };
+    for (name, of) in &config.types {
+        if of.program == Program::Command && of.model.is_some() && !of.places_model() {
+            let what = format!("has no effect: write `{MODEL}` in `command` where the model belongs");
+            add(name, "model", what);
+        }
+        let reports_no_cost = !matches!(of.program, Program::Claude | Program::Command);
+        if config.tree_cost.is_some() && reports_no_cost && of.price_of(Tokens::default()).is_none() {
+            let what =
+                "is needed with `price_out`: this program reports no cost, so `tree_cost` could not limit it";
+            add(name, "price_in", what.to_owned());
+        }
+    }
+    wrongs
 }
 
 /// What runs an agent.
@@ -99,52 +168,4 @@ fn depth() -> usize {
 
 fn tree_runs() -> usize {
     20
-}
-
-/// What is known of a type by its name, unless the config sets something else.
-struct Usual {
-    tier: Tier,
-    may_spawn: bool,
-    /// Empty for all.
-    tools: &'static [&'static str],
-}
-
-fn usual(name: &str) -> Usual {
-    let search =
-        &["Read", "Grep", "Glob", "Bash", "semantic_search", "ast_grep_search", "lsp_workspace_symbols"][..];
-    let write = &["Read", "Write", "Edit", "Grep", "Glob", "Bash"][..];
-    let (tier, may_spawn, tools) = match name {
-        "explore" | "comment_checker" | "code-reviewer" | "momus" => (Tier::Cheap, false, search),
-        "dewey" => (Tier::Cheap, false, &["Read", "Grep", "Glob", "Bash", "WebSearch", "WebFetch"][..]),
-        "document_writer" | "frontend" | "debugger" => {
-            (if name == "document_writer" { Tier::Cheap } else { Tier::Medium }, false, write)
-        }
-        "multimodal" => (Tier::Cheap, false, &["Read", "invoke_gemini"][..]),
-        "research-lead" => (Tier::Cheap, true, &[][..]),
-        "implementation-lead" => (Tier::Medium, true, &[][..]),
-        "planner" => (Tier::Expensive, false, &["Read", "Grep", "Glob", "Bash"][..]),
-        "stravinsky" => (Tier::Expensive, true, &[][..]),
-        _ => (Tier::Expensive, false, search),
-    };
-    Usual { tier, may_spawn, tools }
-}
-
-impl Config {
-    pub(crate) fn tier(&self, name: &str) -> Tier {
-        self.types.get(name).and_then(|of| of.tier).unwrap_or(usual(name).tier)
-    }
-
-    pub(crate) fn may_spawn(&self, name: &str) -> bool {
-        self.types.get(name).and_then(|of| of.may_spawn).unwrap_or(usual(name).may_spawn)
-    }
-
-    /// Those of these tools that an agent of this type does not have.
-    pub(crate) fn lacks(&self, name: &str, required: &[String]) -> Vec<String> {
-        let configured = self.types.get(name).and_then(|of| of.tools.as_ref());
-        let has = |tool: &String| match configured {
-            Some(tools) => tools.contains(tool),
-            None => usual(name).tools.is_empty() || usual(name).tools.contains(&tool.as_str()),
-        };
-        required.iter().filter(|tool| !has(tool)).cloned().collect()
-    }
 }

@@ -27,6 +27,7 @@ const IDLE: Duration = Duration::from_mins(15);
 pub fn pack() -> Pack {
     Pack::with_host("agents", "Run other agents as tasks, with progress, questions and results", tools)
         .idle(IDLE)
+        .also_check(config::wrongs)
 }
 
 fn tools(config: Config, host: Host) -> ToolSet<Agents> {

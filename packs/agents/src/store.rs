@@ -3,16 +3,20 @@
 use std::fs::{File, OpenOptions};
 use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use parking_lot::{Mutex, MutexGuard};
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use toolyard_tool::{Host, ToolError};
 
+use crate::run::worktree::Worktree;
+
 /// The most output of a run that is kept.
 const MOST_OUTPUT: u64 = 16 << 20;
+/// The age from which the file of a gateway that has ended is removed.
+const OLD_LOCK: Duration = Duration::from_mins(10);
 /// The most of a result that a row holds.
 const MOST_RESULT: usize = 1 << 20;
 
@@ -24,6 +28,10 @@ const SCHEMA: &str = "
     );
     CREATE TABLE IF NOT EXISTS trees (run TEXT PRIMARY KEY, root TEXT NOT NULL, cost REAL);
     CREATE INDEX IF NOT EXISTS runs_of_tree ON trees (root);
+    CREATE TABLE IF NOT EXISTS gateways (run TEXT PRIMARY KEY, gateway TEXT NOT NULL);
+    CREATE TABLE IF NOT EXISTS worktrees (
+        run TEXT PRIMARY KEY, owner TEXT NOT NULL, project TEXT NOT NULL, folder TEXT NOT NULL, dir TEXT, head TEXT NOT NULL
+    );
 ";
 const COLUMNS: &str = "id, owner, agent_type, prompt, description, model, timeout, folder, status, created, ended, \
                        result, error, worktree, cost";
@@ -80,7 +88,7 @@ pub(crate) struct Run {
     pub(crate) error: Option<String>,
     /// Where its changes are, if it made any.
     pub(crate) worktree: Option<String>,
-    /// What the agent reported that it cost.
+    /// What it cost, as the agent reported it or by the prices of its type; missing if that is not known.
     pub(crate) cost: Option<f64>,
 }
 
@@ -88,6 +96,9 @@ pub(crate) struct Run {
 pub(crate) struct Store {
     connection: Mutex<Connection>,
     folder: PathBuf,
+    /// The name of this gateway, which holds the lock on the file of this name.
+    gateway: String,
+    _lock: File,
 }
 
 pub(crate) fn now() -> i64 {
@@ -96,7 +107,8 @@ pub(crate) fn now() -> i64 {
 }
 
 impl Store {
-    /// Opens the rows. A run that was under way when the last gateway ended has failed: its program ended as well.
+    /// Opens the rows. A run that was under way when its gateway ended has failed: its program ended as well. Several
+    /// gateways may use one state directory, each with its own runs.
     pub(crate) fn open(host: &Host) -> Result<Self, ToolError> {
         let folder = host.state()?;
         std::fs::create_dir_all(folder.join("runs"))?;
@@ -104,19 +116,65 @@ impl Store {
         connection.busy_timeout(Duration::from_secs(5))?;
         connection.pragma_update(None, "journal_mode", "WAL")?;
         connection.execute_batch(SCHEMA)?;
-        connection.execute(
-            "UPDATE runs SET status = 'failed', error = 'the gateway was restarted', ended = ?1 WHERE status = 'running'",
-            params![now()],
+        let gateway = crate::agents::random()?;
+        std::fs::create_dir_all(folder.join("gateways"))?;
+        let lock = lock(&folder.join("gateways").join(&gateway))?;
+        let lock = lock.ok_or_else(|| ToolError::new("another gateway holds the lock of this one"))?;
+        let store = Self { connection: Mutex::new(connection), folder, gateway, _lock: lock };
+        store.end_lost()?;
+        store.remove_old_locks();
+        Ok(store)
+    }
+
+    /// Removes the files of gateways that have ended. A young one may be about to be locked.
+    fn remove_old_locks(&self) {
+        let Ok(files) = std::fs::read_dir(self.folder.join("gateways")) else { return };
+        for file in files.flatten().filter(|file| file.file_name() != self.gateway.as_str()) {
+            let age = file.metadata().ok().and_then(|about| about.modified().ok()?.elapsed().ok());
+            let is_free = || lock(&file.path()).is_ok_and(|lock| lock.is_some());
+            if age.is_some_and(|age| age > OLD_LOCK) && is_free() {
+                let _ = std::fs::remove_file(file.path());
+            }
+        }
+    }
+
+    /// Ends the runs of gateways that have ended themselves.
+    fn end_lost(&self) -> Result<(), ToolError> {
+        let connection = self.lock();
+        let mut statement = connection.prepare(
+            "SELECT DISTINCT coalesce(gateway, '') FROM runs LEFT JOIN gateways ON run = id WHERE status = 'running'",
         )?;
-        Ok(Self { connection: Mutex::new(connection), folder })
+        let gateways = statement.query_map([], |row| row.get(0))?.collect::<Result<Vec<String>, _>>()?;
+        for gateway in gateways.iter().filter(|gateway| **gateway != self.gateway) {
+            let path = self.folder.join("gateways").join(gateway);
+            // A run of a gateway before this version has no name of it.
+            if !gateway.is_empty() {
+                if lock(&path)?.is_none() {
+                    continue;
+                }
+                let _ = std::fs::remove_file(&path);
+            }
+            connection.execute(
+                "UPDATE runs SET status = 'failed', error = 'the gateway was restarted', ended = ?1
+                 WHERE status = 'running'
+                 AND coalesce((SELECT gateway FROM gateways WHERE run = id), '') = ?2",
+                params![now(), gateway],
+            )?;
+        }
+        Ok(())
     }
 
     pub(crate) fn folder(&self) -> &Path {
         &self.folder
     }
 
+    /// Adds a run with its gateway, at once: to other gateways, a run without one is lost.
     pub(crate) fn insert(&self, run: &Run) -> Result<(), ToolError> {
-        self.lock().execute(
+        let mut connection = self.lock();
+        let transaction = connection.transaction()?;
+        let own = "INSERT INTO gateways (run, gateway) VALUES (?1, ?2)";
+        transaction.execute(own, params![run.id, self.gateway])?;
+        transaction.execute(
             "INSERT INTO runs (id, owner, agent_type, prompt, description, model, timeout, folder, status, created)
              VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
             params![
@@ -132,7 +190,59 @@ impl Store {
                 run.created
             ],
         )?;
+        transaction.commit()?;
         Ok(())
+    }
+
+    /// Records where a run works, or corrects it.
+    pub(crate) fn record_worktree(&self, worktree: &Worktree) -> Result<(), ToolError> {
+        let text = |path: &Path| path.to_string_lossy().into_owned();
+        self.lock().execute(
+            "INSERT OR REPLACE INTO worktrees (run, owner, project, folder, dir, head) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+            params![
+                worktree.run,
+                worktree.owner,
+                text(&worktree.project),
+                text(&worktree.folder),
+                worktree.dir.as_deref().map(text),
+                worktree.head
+            ],
+        )?;
+        Ok(())
+    }
+
+    pub(crate) fn forget_worktree(&self, run: &str) -> Result<(), ToolError> {
+        let connection = self.lock();
+        connection.execute("DELETE FROM worktrees WHERE run = ?1", params![run])?;
+        connection.execute("UPDATE runs SET worktree = NULL WHERE id = ?1", params![run])?;
+        Ok(())
+    }
+
+    pub(crate) fn name_worktree(&self, run: &str, folder: &Path) -> Result<(), ToolError> {
+        let folder = folder.to_string_lossy();
+        self.lock().execute("UPDATE runs SET worktree = ?2 WHERE id = ?1", params![run, folder])?;
+        Ok(())
+    }
+
+    /// The worktrees of runs that have ended or were removed: of all owners, or only the removed runs of one.
+    pub(crate) fn worktrees_left(&self, removed_of: Option<&str>) -> Result<Vec<Worktree>, ToolError> {
+        let connection = self.lock();
+        let sql = "SELECT run, owner, project, folder, dir, head FROM worktrees
+            WHERE CASE WHEN ?1 IS NULL
+                THEN NOT EXISTS (SELECT 1 FROM runs WHERE id = run AND status = 'running')
+                ELSE owner = ?1 AND NOT EXISTS (SELECT 1 FROM runs WHERE id = run) END";
+        let mut statement = connection.prepare(sql)?;
+        let rows = statement.query_map(params![removed_of], |row| {
+            Ok(Worktree {
+                run: row.get(0)?,
+                owner: row.get(1)?,
+                project: row.get::<_, String>(2)?.into(),
+                folder: row.get::<_, String>(3)?.into(),
+                dir: row.get::<_, Option<String>>(4)?.map(PathBuf::from),
+                head: row.get(5)?,
+            })
+        })?;
+        Ok(rows.collect::<Result<_, _>>()?)
     }
 
     /// Records the outermost run that a run belongs to.
@@ -141,15 +251,23 @@ impl Store {
         Ok(())
     }
 
-    /// How many runs were started below a run, and what they have cost so far.
-    pub(crate) fn spent(&self, root: &str) -> Result<(usize, f64), ToolError> {
+    /// The number of runs below a run, and their cost so far.
+    pub(crate) fn spent(&self, root: &str) -> Result<Spent, ToolError> {
         let connection = self.lock();
-        let below = "SELECT count(*) FROM trees WHERE root = ?1";
-        let count: i64 = connection.query_row(below, params![root], |row| row.get(0))?;
+        let number = |sql: &str| -> Result<usize, ToolError> {
+            let number: i64 = connection.query_row(sql, params![root], |row| row.get(0))?;
+            Ok(usize::try_from(number).unwrap_or(usize::MAX))
+        };
         // An agent can remove its runs, and not what they have cost.
         let cost = "SELECT total(cost) FROM trees WHERE root = ?1";
-        let cost: f64 = connection.query_row(cost, params![root], |row| row.get(0))?;
-        Ok((usize::try_from(count).unwrap_or(usize::MAX), cost))
+        Ok(Spent {
+            runs: number("SELECT count(*) FROM trees WHERE root = ?1")?,
+            cost: connection.query_row(cost, params![root], |row| row.get(0))?,
+            unknown: number(
+                "SELECT count(*) FROM trees WHERE root = ?1 AND cost IS NULL
+                 AND NOT EXISTS (SELECT 1 FROM runs WHERE id = run AND status = 'running')",
+            )?,
+        })
     }
 
     /// The type of a run of any owner.
@@ -172,15 +290,34 @@ impl Store {
 
     /// A run of this owner.
     pub(crate) fn get(&self, owner: &str, id: &str) -> Result<Run, ToolError> {
-        let sql = format!("SELECT {COLUMNS} FROM runs WHERE id = ?1 AND owner = ?2");
-        let found = self.lock().query_row(&sql, params![id, owner], read).optional()?;
+        let found = self.find(owner, id)?;
+        let found = match found {
+            // Its gateway may be gone, unless it is this one.
+            Some(run) if run.status == Status::Running && !self.is_own(id)? => {
+                self.end_lost()?;
+                self.find(owner, id)?
+            }
+            found => found,
+        };
         found.ok_or_else(|| {
             ToolError::not_found(format!("no agent `{id}`")).hint("`agent_list` lists your agents")
         })
     }
 
+    fn find(&self, owner: &str, id: &str) -> Result<Option<Run>, ToolError> {
+        let sql = format!("SELECT {COLUMNS} FROM runs WHERE id = ?1 AND owner = ?2");
+        Ok(self.lock().query_row(&sql, params![id, owner], read).optional()?)
+    }
+
+    /// Whether a run is one of this gateway.
+    pub(crate) fn is_own(&self, id: &str) -> Result<bool, ToolError> {
+        let sql = "SELECT count(*) FROM gateways WHERE run = ?1 AND gateway = ?2";
+        Ok(self.lock().query_row(sql, params![id, self.gateway], |row| row.get::<_, i64>(0))? > 0)
+    }
+
     /// The runs of this owner, newest first.
     pub(crate) fn list(&self, owner: &str, limit: usize) -> Result<Vec<Run>, ToolError> {
+        self.end_lost()?;
         let connection = self.lock();
         let sql =
             format!("SELECT {COLUMNS} FROM runs WHERE owner = ?1 ORDER BY created DESC, rowid DESC LIMIT ?2");
@@ -192,6 +329,7 @@ impl Store {
     /// Removes a run with its output.
     pub(crate) fn remove(&self, id: &str) -> Result<(), ToolError> {
         self.lock().execute("DELETE FROM runs WHERE id = ?1", params![id])?;
+        self.lock().execute("DELETE FROM gateways WHERE run = ?1", params![id])?;
         // A run that was never started has no output.
         let _ = std::fs::remove_file(self.output_path(id));
         Ok(())
@@ -216,8 +354,17 @@ impl Store {
     }
 
     fn lock(&self) -> MutexGuard<'_, Connection> {
-        self.connection.lock().unwrap_or_else(PoisonError::into_inner)
+        self.connection.lock()
     }
+}
+
+/// The number and cost of the runs below one run.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Spent {
+    pub(crate) runs: usize,
+    pub(crate) cost: f64,
+    /// Runs that have ended at a cost that is not known.
+    pub(crate) unknown: usize,
 }
 
 /// How a run ended.
@@ -256,6 +403,12 @@ impl Output {
             self.written = MOST_OUTPUT;
         }
     }
+}
+
+/// The file, locked, unless another program holds it. It is free again when this program ends, however it ends.
+fn lock(path: &Path) -> Result<Option<File>, ToolError> {
+    let file = OpenOptions::new().create(true).truncate(false).write(true).open(path)?;
+    Ok(file.try_lock().is_ok().then_some(file))
 }
 
 fn read_end(path: &Path, most: u64) -> std::io::Result<String> {

@@ -2,6 +2,8 @@
 
 #![cfg(unix)]
 
+mod permissions;
+
 use std::path::Path;
 use std::process::Stdio;
 use std::sync::Arc;
@@ -16,7 +18,7 @@ use toolyard_tool::{Context, Host, ToolError};
 
 use crate::agents::{Agents, Wanted};
 use crate::store::{Run, Status};
-use crate::tools::{look, spawn};
+use crate::tools::{look, spawn, tasks};
 
 /// Starts processes without a guard.
 struct Processes;
@@ -101,6 +103,16 @@ fn host(folder: &Path) -> Host {
     Host::builder("agents").folders(Arc::new(folders)).children(Arc::new(Processes)).build()
 }
 
+/// Waits for a bounded time until it is so.
+async fn until(is_so: impl Fn() -> bool) {
+    let waiting = async {
+        while !is_so() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), waiting).await.unwrap();
+}
+
 impl Bench {
     /// With one type, `explore`, that runs this script.
     fn new(script: &str) -> Self {
@@ -136,6 +148,16 @@ impl Bench {
         self.agents.wait(&Context::detached(), &run).await.unwrap()
     }
 
+    /// As after a kill of the gateway of the runs so far: nothing is written down any more, and its lock is free.
+    fn lose_gateway(&self) {
+        std::fs::remove_dir_all(self.agents.store.folder().join("gateways")).unwrap();
+    }
+
+    /// Another gateway with the same state directory and config.
+    fn another(&self) -> Agents {
+        Agents::new(self.agents.config.clone(), host(self.folder.path())).unwrap()
+    }
+
     async fn spawn(&self, arguments: Value) -> Result<Value, String> {
         let args = serde_json::from_value(arguments).unwrap();
         let answer = spawn::agent_spawn(&self.agents, &Context::detached(), args).await;
@@ -165,9 +187,7 @@ async fn an_agent_that_exits_with_an_error_has_failed_with_its_stderr_output() {
 async fn output_is_there_while_the_agent_runs() {
     let bench = Bench::new("echo one; while [ ! -e go ]; do sleep 0.05; done; echo two");
     let run = bench.start("x", 60).unwrap();
-    while bench.agents.store.tail(&run.id, 5) != ["one"] {
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+    until(|| bench.agents.store.tail(&run.id, 5) == ["one"]).await;
     assert_eq!(bench.agents.store.get(&owner(), &run.id).unwrap().status, Status::Running);
     std::fs::write(bench.folder.path().join("project/go"), "").unwrap();
     let run = bench.agents.wait(&Context::detached(), &run).await.unwrap();
@@ -192,9 +212,7 @@ async fn an_agent_that_closes_its_output_and_lives_on_is_cancelled_and_timed_out
     assert_eq!((run.status, run.error.as_deref()), (Status::Failed, Some("timed out after 1 s")));
     assert_eq!(run.result.as_deref(), Some("one\n"), "what it has written stays");
     let run = bench.start("x", 60).unwrap();
-    while bench.agents.store.tail(&run.id, 5) != ["one"] {
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+    until(|| bench.agents.store.tail(&run.id, 5) == ["one"]).await;
     bench.agents.under_way(&run).unwrap().cancel();
     let run = bench.agents.wait(&Context::detached(), &run).await.unwrap();
     assert_eq!(run.status, Status::Cancelled);
@@ -249,8 +267,156 @@ async fn a_run_that_was_under_way_when_the_gateway_ended_has_failed_after_the_re
     let bench = Bench::new("exec sleep 1000");
     let run = bench.start("x", 60).unwrap();
     let again = crate::store::Store::open(&host(bench.folder.path())).unwrap();
+    let seen = again.get(&owner(), &run.id).unwrap();
+    assert_eq!(seen.status, Status::Running, "the gateway of the run is still there");
+    // As after a kill: nothing is written down any more, and the lock is free.
+    bench.lose_gateway();
+    let again = crate::store::Store::open(&host(bench.folder.path())).unwrap();
     let run = again.get(&owner(), &run.id).unwrap();
     assert_eq!((run.status, run.error.as_deref()), (Status::Failed, Some("the gateway was restarted")));
+}
+
+#[tokio::test]
+async fn gateways_with_one_state_directory_leave_each_others_runs_alone() {
+    let bench = Bench::new("while [ ! -e go ]; do sleep 0.05; done; echo done");
+    let lost = bench.start("x", 60).unwrap();
+    bench.lose_gateway();
+    let other = Bench { folder: tempfile::tempdir().unwrap(), agents: bench.another() };
+    let kept = other.start("x", 60).unwrap();
+    let third = bench.another();
+    let status = |run: &Run| third.store.get(&owner(), &run.id).unwrap().status;
+    assert_eq!((status(&lost), status(&kept)), (Status::Failed, Status::Running));
+    let args = read(json!({ "task_id": kept.id }));
+    let refused = look::agent_cancel(&third, &Context::detached(), args).await.map(|_| ());
+    assert!(refused.unwrap_err().to_string().contains("runs at another gateway"));
+    std::fs::write(bench.folder.path().join("project/go"), "").unwrap();
+    let kept = third.wait(&Context::detached(), &kept).await.unwrap();
+    assert_eq!((kept.status, kept.result.as_deref()), (Status::Completed, Some("done\n")), "{kept:?}");
+}
+
+#[tokio::test]
+async fn worktrees_of_a_killed_gateway_are_removed_at_the_next_start_or_named_if_they_have_changes() {
+    let script = "read word; [ $word = change ] && echo new > made; echo ready; exec sleep 1000";
+    let bench = Bench::with(json!({ "program": "command", "command": ["sh", "-c", script], "write": true }));
+    let project = bench.folder.path().join("project");
+    git(&project, &["init", "-q"]);
+    git(&project, &["commit", "-q", "--allow-empty", "-m", "first"]);
+    let runs = ["change\n", "nothing\n"].map(|prompt| bench.start(prompt, 60).unwrap());
+    for run in &runs {
+        until(|| bench.agents.store.tail(&run.id, 5) == ["ready"]).await;
+    }
+    let folders = || std::fs::read_dir(bench.agents.store.folder().join("worktrees")).unwrap().count();
+    assert_eq!(folders(), 2);
+    bench.lose_gateway();
+    let again = bench.another();
+    let named = |run: &Run| again.store.get(&owner(), &run.id).unwrap().worktree;
+    until(|| folders() == 1 && named(&runs[0]).is_some()).await;
+    let kept = named(&runs[0]).unwrap();
+    assert_eq!(std::fs::read_to_string(Path::new(&kept).join("made")).unwrap(), "new\n");
+    assert_eq!(named(&runs[1]), None);
+    let clean = async || {
+        let args = read(json!({ "max_age_minutes": 0, "statuses": ["failed"] }));
+        look::agent_cleanup(&again, &Context::detached(), args).await.unwrap()
+    };
+    assert_eq!(clean().await, format!("Removed 2 agents\nA worktree with changes stays: {kept}"));
+    std::fs::remove_file(Path::new(&kept).join("made")).unwrap();
+    assert_eq!(clean().await, "Removed 0 agents");
+    assert_eq!(folders(), 0, "without changes it is removed");
+}
+
+#[tokio::test]
+async fn a_failed_and_a_cancelled_run_are_run_again() {
+    let bench = Bench::new("[ -e go ] || exit 3; cat");
+    let failed = bench.run("again", 60).await;
+    assert_eq!(failed.status, Status::Failed);
+    std::fs::write(bench.folder.path().join("project/go"), "").unwrap();
+    let args = read(json!({ "task_id": failed.id }));
+    let retried = spawn::agent_retry(&bench.agents, &Context::detached(), args).await.unwrap();
+    let retried = bench.agents.wait(&Context::detached(), retried.value()).await.unwrap();
+    assert_eq!((retried.status, retried.result.as_deref()), (Status::Completed, Some("again\n")));
+}
+
+#[tokio::test]
+async fn a_model_is_passed_on_where_the_command_has_a_place_for_it_or_refused() {
+    let bench = Bench::new("cat");
+    let error = bench.spawn(json!({ "prompt": "x", "model": "m" })).await.unwrap_err();
+    assert!(error.starts_with("agents of the type `explore` take no model, and `m` was passed"), "{error}");
+    let placed = json!({ "program": "command", "command": ["echo", "model={model}"] });
+    let bench = Bench::with(placed);
+    let run = bench.spawn(json!({ "prompt": "x", "model": "m", "blocking": true })).await.unwrap();
+    assert_eq!(run["result"], "model=m\n");
+    let error = bench.spawn(json!({ "prompt": "x" })).await.unwrap_err();
+    assert!(error.starts_with("the command of the type `explore` needs a model"), "{error}");
+}
+
+#[test]
+fn a_limit_that_cannot_be_kept_and_a_model_without_effect_are_problems_of_the_config() {
+    let problems = |explore: Value| {
+        let config = json!({ "types": { "explore": explore }, "projects": [], "tree_cost": 1.0 });
+        let problems = crate::pack().check(&config);
+        problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+    };
+    for program in ["codex", "gemini", "opencode"] {
+        let found = problems(json!({ "program": program }));
+        assert!(found.contains("`types.explore.price_in` is needed with `price_out`"), "{program}: {found}");
+        assert_eq!(problems(json!({ "program": program, "price_in": 1.0, "price_out": 5.0 })), "");
+    }
+    assert_eq!(problems(json!({ "program": "claude" })), "");
+    let found = problems(json!({ "program": "command", "command": ["cat"], "model": "m" }));
+    assert!(found.contains("`types.explore.model` has no effect"), "{found}");
+}
+
+#[tokio::test]
+async fn tokens_have_the_cost_of_the_configured_prices_also_if_the_run_is_cancelled() {
+    let usage = r#"{"type":"turn.completed","usage":{"input_tokens":3000000,"cached_input_tokens":1000000,"output_tokens":1000000}}"#;
+    let script = format!("echo '{usage}'; exec sleep 1000");
+    let with = |more: Value| {
+        let mut of = json!({ "program": "command", "command": ["sh", "-c", script] });
+        of.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        Bench::with(of)
+    };
+    for (prices, expected) in
+        [(json!({ "price_in": 1.0, "price_cached": 0.5, "price_out": 10.0 }), Some(12.5)), (json!({}), None)]
+    {
+        let run = with(prices).run("x", 1).await;
+        assert_eq!((run.status, run.cost), (Status::Failed, expected), "{run:?}");
+    }
+}
+
+#[tokio::test]
+async fn tasks_are_views_of_the_same_runs() {
+    let bench = Bench::new("cat");
+    let context = Context::detached();
+    let spawned = tasks::task_spawn(&bench.agents, &context, read(json!({ "prompt": "x" }))).await.unwrap();
+    let id = &spawned.value().id;
+    let run = bench.agents.wait(&context, spawned.value()).await.unwrap();
+    assert_eq!((run.status, run.result.as_deref()), (Status::Completed, Some("x\n")));
+    let by_task = tasks::task_status(&bench.agents, &context, read(json!({ "task_id": id }))).unwrap();
+    let by_agent = look::agent_output(&bench.agents, &context, read(json!({ "task_id": id }))).await.unwrap();
+    assert_eq!(json!(by_task.value()), json!(by_agent.value()));
+    let agent = bench.run("y", 60).await;
+    let listed = tasks::task_list(&bench.agents, &context).unwrap();
+    let mut listed: Vec<&str> = listed.value().iter().map(|run| run.id.as_str()).collect();
+    let mut expected = [id.as_str(), agent.id.as_str()];
+    listed.sort_unstable();
+    expected.sort_unstable();
+    assert_eq!(listed, expected, "a run that was started as an agent is a task, too");
+}
+
+#[tokio::test]
+async fn the_output_of_a_run_is_kept_up_to_a_limit() {
+    // 400 lines of 64 KiB are 25 MiB; a short line after them would still fit, and comes too late as well.
+    let script = "line=$(head -c 65535 /dev/zero | tr '\\0' x); i=0; \
+                  while [ $i -lt 400 ]; do echo $line; i=$((i + 1)); done";
+    let bench = Bench::new(script);
+    let run = bench.run("x", 60).await;
+    assert_eq!(run.status, Status::Completed, "{:?}", run.error);
+    let output = bench.agents.store.folder().join("runs").join(format!("{}.log", run.id));
+    assert_eq!(std::fs::metadata(output).unwrap().len(), 16 << 20);
+}
+
+fn read<T: serde::de::DeserializeOwned>(arguments: Value) -> T {
+    serde_json::from_value(arguments).unwrap()
 }
 
 #[tokio::test]
@@ -311,7 +477,33 @@ async fn an_agent_that_speaks_the_protocol_asks_its_owner() {
     assert_eq!(bench.agents.store.tail(&run.id, 5), ["[asks] rm x", "Hello. allowed"]);
 }
 
-/// Writes a line of 5 MiB that is no message, a chunk of 300 KiB without a line break, 300 times, and ends well.
+/// An agent that speaks the protocol, offers models, uses the one that is set, and reports its tokens.
+const ACP_MODELS: &str = r#"
+read line; echo '{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":1}}'
+read line; echo '{"jsonrpc":"2.0","id":2,"result":{"sessionId":"s"'$MODELS'}}'
+read chosen
+case "$chosen" in *'"session/set_model"'*'"modelId":"big"'*) word=big;; *) word=none;; esac
+echo '{"jsonrpc":"2.0","id":3,"result":{}}'
+read line
+echo '{"jsonrpc":"2.0","method":"session/update","params":{"update":{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"'$word'"}}}}'
+echo '{"jsonrpc":"2.0","id":4,"result":{"stopReason":"end_turn","usage":{"inputTokens":500000,"outputTokens":100000}}}'
+exec sleep 1000
+"#;
+
+#[tokio::test]
+async fn an_agent_that_speaks_the_protocol_gets_its_model_or_the_run_fails() {
+    let with = |models: &str| {
+        Bench::with(json!({ "program": "acp", "command": ["sh", "-c", ACP_MODELS], "model": "big",
+            "env": { "MODELS": models }, "price_in": 2.0, "price_out": 10.0 }))
+    };
+    let run = with(r#","models":{"currentModelId":"small"}"#).run("x", 60).await;
+    assert_eq!((run.result.as_deref(), run.cost), (Some("big"), Some(2.0)), "{run:?}");
+    let run = with("").run("x", 60).await;
+    let error = run.error.unwrap();
+    assert!(error.starts_with("the agent lets its client choose no model"), "{error}");
+}
+
+/// Writes a line of 5 MiB that is not a message, a chunk of 300 KiB without a line break, 300 times, and ends well.
 const ENDLESS_ACP: &str = r#"
 big=$(head -c 300000 /dev/zero | tr '\0' x)
 read line; echo '{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":1}}'
@@ -336,7 +528,7 @@ async fn an_agent_that_writes_without_end_takes_bounded_memory_and_disk() {
     let text = std::fs::read_to_string(output).unwrap();
     let longest = text.lines().map(str::len).max().unwrap();
     assert!(longest <= (64 << 10) + '…'.len_utf8(), "a line of {longest} bytes is shown");
-    assert!(!text.contains('y'), "what is no message is not shown");
+    assert!(!text.contains('y'), "anything but a message is not shown");
 }
 
 fn git(folder: &Path, arguments: &[&str]) {
@@ -394,12 +586,12 @@ async fn filters_and_hooks_of_a_repository_are_not_run_for_a_worktree() {
 async fn cleaning_up_removes_runs_that_have_ended_with_their_output() {
     let bench = Bench::new("cat");
     let run = bench.run("x", 60).await;
-    let clean = |minutes: u32| {
-        let args = serde_json::from_value(json!({ "max_age_minutes": minutes })).unwrap();
-        look::agent_cleanup(&bench.agents, &Context::detached(), args).unwrap()
+    let clean = async |minutes: u32| {
+        let args = read(json!({ "max_age_minutes": minutes }));
+        look::agent_cleanup(&bench.agents, &Context::detached(), args).await.unwrap()
     };
-    assert_eq!(clean(30), "Removed 0 agents");
-    assert_eq!(clean(0), "Removed 1 agents");
+    assert_eq!(clean(30).await, "Removed 0 agents");
+    assert_eq!(clean(0).await, "Removed 1 agents");
     assert!(bench.agents.store.get(&owner(), &run.id).is_err());
     assert_eq!(bench.agents.store.tail(&run.id, 5), Vec::<String>::new());
 }

@@ -6,7 +6,7 @@
 
 use std::path::PathBuf;
 
-use toolyard_pack_code::measure;
+use toolyard_pack_code::measure::{self, Report};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut sets: Vec<PathBuf> = std::env::args_os().skip(1).map(PathBuf::from).collect();
@@ -18,12 +18,17 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let contenders = measure::contenders(address.as_deref())?;
     let (functions, commits): (Vec<PathBuf>, Vec<PathBuf>) =
         sets.into_iter().partition(|set| set.extension().is_some_and(|extension| extension == "jsonl"));
+    let mut missed = Vec::new();
+    let mut print = |name: &str, report: Report| {
+        println!("## {name}\n\n{}", report.text);
+        missed.extend(report.missed);
+    };
     for set in functions {
-        println!("## {}\n", set.file_stem().unwrap_or_default().display());
-        println!("{}", measure::functions(&set, &contenders)?);
+        let name = set.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        print(&name, measure::functions(&set, &contenders)?);
     }
     if !commits.is_empty() {
-        println!("## commits\n\n{}", measure::commits(&commits, &contenders)?);
+        print("commits", measure::commits(&commits, &contenders)?);
     }
-    Ok(())
+    if missed.is_empty() { Ok(()) } else { Err(format!("missed goals:\n{}", missed.join("\n")).into()) }
 }

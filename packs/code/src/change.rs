@@ -3,14 +3,18 @@
 //! What is to be written goes into a journal first. Once the journal is on the disk, the change is decided: files are
 //! replaced one by one, and the journal is removed. A journal that is found later belongs to a process that was killed:
 //! its change is carried out to the end. A file that another process changed in the meantime is left alone.
+//!
+//! If a file cannot be replaced, the journal is renamed first, from `.journal` to `.undo`: from then on the change is
+//! to be taken back, by this process or by the next one. Renaming needs no space on a full disk.
 
-use std::io::Write as _;
+use std::fmt::Write as _;
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use similar::TextDiff;
-use toolyard_jail::{Existing, JailError};
+use toolyard_jail::JailError;
 use toolyard_tool::ToolError;
 
 use crate::project::{Project, Projects, jail_error};
@@ -19,14 +23,22 @@ use crate::search::ast::Rewritten;
 /// Lines around a change in a diff.
 const CONTEXT: usize = 3;
 
+/// The extension of a journal whose change is to be made.
+const DECIDED: &str = "journal";
+/// The extension of a journal whose change is to be taken back.
+const UNDO: &str = "undo";
+
 /// One file of a change.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct FileChange {
     /// Relative to the project's root.
     pub(crate) path: PathBuf,
     /// The checksum of the text that is replaced.
-    pub(crate) before: String,
-    pub(crate) after: String,
+    before: String,
+    /// The text that is replaced. Journals of earlier versions have none, and are never taken back.
+    #[serde(default)]
+    original: String,
+    after: String,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -41,13 +53,34 @@ pub(crate) struct Journals {
     folder: PathBuf,
 }
 
+/// Why a file was not replaced.
+#[derive(Debug)]
+enum NotReplaced {
+    /// Its text is neither the old nor the new one.
+    Edited,
+    Failed(JailError),
+}
+
 impl FileChange {
-    pub(crate) fn of(rewritten: &Rewritten) -> Self {
+    pub(crate) fn new(path: &Path, before: &str, after: &str) -> Self {
         Self {
-            path: rewritten.path.clone(),
-            before: checksum(&rewritten.before),
-            after: rewritten.after.clone(),
+            path: path.to_owned(),
+            before: checksum(before),
+            original: before.to_owned(),
+            after: after.to_owned(),
         }
+    }
+
+    pub(crate) fn of(rewritten: &Rewritten) -> Self {
+        Self::new(&rewritten.path, &rewritten.before, &rewritten.after)
+    }
+
+    fn make(&self, project: &Project) -> Result<(), NotReplaced> {
+        replace(project, &self.path, &self.before, &self.after)
+    }
+
+    fn take_back(&self, project: &Project) -> Result<(), NotReplaced> {
+        replace(project, &self.path, &checksum(&self.after), &self.original)
     }
 }
 
@@ -84,30 +117,31 @@ impl Journals {
         Self { folder }
     }
 
-    /// Carries out a change, unless a file differs from what the change was made for.
+    /// Carries out a change, unless a file differs from what the change was made for. If a file cannot be written,
+    /// those before it are restored.
     pub(crate) fn apply(&self, project: &Project, files: &[FileChange]) -> Result<(), ToolError> {
         project.writable()?;
         for file in files {
             if current(project, &file.path).as_deref() != Some(file.before.as_str()) {
-                return Err(ToolError::new(format!(
-                    "`{}` has changed; nothing was written",
-                    file.path.display()
-                ))
-                .hint("preview the change again"));
+                return Err(has_changed(&file.path));
             }
         }
         let journal = self.commit(&Journal { root: project.root().to_owned(), files: files.to_vec() })?;
-        write_all(project, files)?;
-        std::fs::remove_file(&journal).map_err(|error| journal_error(&journal, &error))
+        carry_out(project, files, &journal)
     }
 
-    /// Finishes the changes of processes that were killed. Projects that may no longer be changed are left alone.
+    /// Finishes the changes of processes that were killed, or takes back those that had failed. Projects that may no
+    /// longer be changed are left alone.
     pub(crate) fn recover(&self, projects: &Projects) {
         let Ok(entries) = std::fs::read_dir(&self.folder) else { return };
         for path in entries.filter_map(|entry| Some(entry.ok()?.path())) {
-            if path.extension().is_some_and(|extension| extension == "journal")
-                && let Err(error) = recover_one(&path, projects)
-            {
+            let extension = path.extension().and_then(|extension| extension.to_str());
+            let recovered = match extension {
+                Some(DECIDED) => recover_one(&path, projects, FileChange::make),
+                Some(UNDO) => recover_one(&path, projects, FileChange::take_back),
+                _ => Ok(()),
+            };
+            if let Err(error) = recovered {
                 tracing::warn!(target: "code", journal = %path.display(), %error, "could not finish a change");
             }
         }
@@ -117,7 +151,7 @@ impl Journals {
     fn commit(&self, journal: &Journal) -> Result<PathBuf, ToolError> {
         let name = preview_id(&journal.files);
         let (draft, path) =
-            (self.folder.join(format!("{name}.draft")), self.folder.join(format!("{name}.journal")));
+            (self.folder.join(format!("{name}.draft")), self.folder.join(format!("{name}.{DECIDED}")));
         let write = || {
             std::fs::create_dir_all(&self.folder)?;
             let mut file = std::fs::File::create(&draft)?;
@@ -126,7 +160,12 @@ impl Journals {
             std::fs::rename(&draft, &path)?;
             std::fs::File::open(&self.folder)?.sync_all()
         };
-        write().map_err(|error| journal_error(&path, &error))?;
+        write().map_err(|error| {
+            // What fails here must not be found by the next start.
+            let _ = std::fs::remove_file(&draft);
+            let _ = std::fs::remove_file(&path);
+            journal_error(&path, &error)
+        })?;
         Ok(path)
     }
 }
@@ -135,35 +174,123 @@ fn journal_error(path: &Path, error: &std::io::Error) -> ToolError {
     ToolError::new(format!("cannot write the journal `{}`: {error}", path.display()))
 }
 
-fn recover_one(path: &Path, projects: &Projects) -> Result<(), ToolError> {
+fn has_changed(path: &Path) -> ToolError {
+    ToolError::new(format!("`{}` has changed; nothing was written", path.display()))
+        .hint("preview the change again")
+}
+
+/// Replaces the files of a change, all or none, and removes its journal.
+fn carry_out(project: &Project, files: &[FileChange], journal: &Path) -> Result<(), ToolError> {
+    for (done, file) in files.iter().enumerate() {
+        if let Err(why) = file.make(project) {
+            return Err(roll_back(project, &files[..done], journal, &file.path, &why));
+        }
+    }
+    std::fs::remove_file(journal).map_err(|error| {
+        ToolError::new(format!(
+            "the files were changed, but the journal `{}` was not removed: {error}",
+            journal.display()
+        ))
+        .hint("delete it, or the change may be made again after it was reverted")
+    })
+}
+
+/// Restores files that were replaced before one that could not be; returns the error for the caller.
+fn roll_back(
+    project: &Project,
+    replaced: &[FileChange],
+    journal: &Path,
+    path: &Path,
+    why: &NotReplaced,
+) -> ToolError {
+    let undo = journal.with_extension(UNDO);
+    let is_marked = std::fs::rename(journal, &undo).is_ok();
+    let journal = if is_marked { &undo } else { journal };
+    let taken_back = replaced.iter().map(|file| (file, file.take_back(project)));
+    let failed: Vec<(&FileChange, NotReplaced)> =
+        taken_back.filter_map(|(file, result)| Some((file, result.err()?))).collect();
+    let can_be_repeated = failed.iter().any(|(_, why)| matches!(why, NotReplaced::Failed(_)));
+    let is_kept = can_be_repeated || std::fs::remove_file(journal).is_err();
+    if failed.is_empty() && !is_kept {
+        return match why {
+            NotReplaced::Edited => has_changed(path),
+            NotReplaced::Failed(error) => {
+                ToolError::new(format!("cannot write `{}`: {error}; no file was changed", path.display()))
+            }
+        };
+    }
+    let reason = |why: &NotReplaced| match why {
+        NotReplaced::Edited => "it has changed".to_owned(),
+        NotReplaced::Failed(error) => error.to_string(),
+    };
+    let mut message = format!("cannot write `{}`: {}", path.display(), reason(why));
+    for (file, why) in &failed {
+        let _ = write!(
+            message,
+            "; `{}` was changed and cannot be restored: {}",
+            file.path.display(),
+            reason(why)
+        );
+    }
+    let error = ToolError::new(message);
+    match (is_kept, is_marked) {
+        (false, _) => error,
+        (true, true) => error.hint("the next start of the pack restores the changed files"),
+        (true, false) => error
+            .hint(format!("delete `{}`, or the next start of the pack makes the change", journal.display())),
+    }
+}
+
+fn recover_one(
+    path: &Path,
+    projects: &Projects,
+    finish: fn(&FileChange, &Project) -> Result<(), NotReplaced>,
+) -> Result<(), ToolError> {
     let broken = |error: &dyn std::fmt::Display| ToolError::new(format!("cannot read the journal: {error}"));
     let bytes = std::fs::read(path).map_err(|error| broken(&error))?;
     let journal: Journal = serde_json::from_slice(&bytes).map_err(|error| broken(&error))?;
     let project = projects.of_journal(&journal.root)?;
     project.writable()?;
-    let pending: Vec<FileChange> = journal
-        .files
-        .into_iter()
-        .filter(|file| current(&project, &file.path).as_deref() == Some(file.before.as_str()))
-        .collect();
-    write_all(&project, &pending)?;
+    for file in &journal.files {
+        if let Err(NotReplaced::Failed(error)) = finish(file, &project) {
+            return Err(jail_error(error));
+        }
+    }
     std::fs::remove_file(path).map_err(|error| journal_error(path, &error))
 }
 
-fn write_all(project: &Project, files: &[FileChange]) -> Result<(), ToolError> {
-    for file in files {
-        let path = project.inside(&file.path)?;
-        let write = |into: &mut std::fs::File| -> Result<(), JailError> {
-            Ok(into.write_all(file.after.as_bytes())?)
-        };
-        project.jail().write(&path, Existing::Replace, write).map_err(jail_error)?;
+/// Replaces the text of a file that has the checksum `from`. Its permissions stay. A file that has the new text
+/// already was replaced by an earlier attempt.
+fn replace(project: &Project, path: &Path, from: &str, text: &str) -> Result<(), NotReplaced> {
+    match current(project, path) {
+        Some(now) if now == from => {}
+        Some(now) if now == checksum(text) => return Ok(()),
+        _ => return Err(NotReplaced::Edited),
     }
-    Ok(())
+    let inside = project.jail().path(&path.to_string_lossy()).map_err(NotReplaced::Failed)?;
+    let write = |into: &mut std::fs::File| -> Result<(), JailError> {
+        into.set_len(0)?;
+        Ok(into.write_all(text.as_bytes())?)
+    };
+    project.jail().edit(&inside, write).map_err(|error| match error {
+        JailError::Changed { .. } => NotReplaced::Edited,
+        error => NotReplaced::Failed(error),
+    })
 }
 
 /// The checksum of a file as it is now.
 fn current(project: &Project, path: &Path) -> Option<String> {
-    project.text(path).map(|text| checksum(&text))
+    let mut file = BufReader::new(project.open(path)?);
+    let mut hash = Sha256::new();
+    loop {
+        let part = file.fill_buf().ok()?;
+        if part.is_empty() {
+            return Some(hex(&hash.finalize()));
+        }
+        hash.update(part);
+        let read = part.len();
+        file.consume(read);
+    }
 }
 
 pub(crate) fn checksum(text: &str) -> String {
@@ -175,92 +302,4 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    struct Scene {
-        folder: tempfile::TempDir,
-        projects: Projects,
-        journals: Journals,
-    }
-
-    fn scene() -> Scene {
-        let folder = tempfile::tempdir().unwrap();
-        let project = folder.path().join("project");
-        std::fs::create_dir(&project).unwrap();
-        for (path, text) in [("a", "one\n"), ("b", "two\n"), ("c", "three\n")] {
-            std::fs::write(project.join(path), text).unwrap();
-        }
-        let projects = Projects::new(vec![project], true);
-        let journals = Journals::new(folder.path().join("journals"));
-        Scene { folder, projects, journals }
-    }
-
-    fn change(path: &str, before: &str, after: &str) -> FileChange {
-        FileChange { path: path.into(), before: checksum(before), after: after.into() }
-    }
-
-    impl Scene {
-        fn project(&self) -> Project {
-            self.projects.locate(".", None).unwrap().project
-        }
-
-        fn texts(&self) -> [String; 3] {
-            ["a", "b", "c"]
-                .map(|name| std::fs::read_to_string(self.folder.path().join("project").join(name)).unwrap())
-        }
-    }
-
-    #[test]
-    fn a_change_replaces_all_its_files_and_leaves_no_journal() {
-        let scene = scene();
-        scene
-            .journals
-            .apply(&scene.project(), &[change("a", "one\n", "1\n"), change("b", "two\n", "2\n")])
-            .unwrap();
-        assert_eq!(scene.texts(), ["1\n", "2\n", "three\n"]);
-        assert_eq!(std::fs::read_dir(scene.folder.path().join("journals")).unwrap().count(), 0);
-    }
-
-    #[test]
-    fn nothing_is_written_if_a_file_has_changed_since_the_preview() {
-        let scene = scene();
-        let changes = [change("a", "one\n", "1\n"), change("b", "other\n", "2\n")];
-        let error = scene.journals.apply(&scene.project(), &changes).unwrap_err();
-        assert_eq!(error.message(), "`b` has changed; nothing was written");
-        assert_eq!(scene.texts(), ["one\n", "two\n", "three\n"]);
-    }
-
-    #[test]
-    fn a_change_that_was_cut_off_is_finished_but_later_edits_are_kept() {
-        let scene = scene();
-        let root = scene.project().root().to_owned();
-        let files =
-            vec![change("a", "one\n", "1\n"), change("b", "two\n", "2\n"), change("c", "three\n", "3\n")];
-        scene.journals.commit(&Journal { root: root.clone(), files }).unwrap();
-        // The process was killed after the first file, and the last one was edited.
-        std::fs::write(root.join("a"), "1\n").unwrap();
-        std::fs::write(root.join("c"), "edited\n").unwrap();
-        scene.journals.recover(&scene.projects);
-        assert_eq!(scene.texts(), ["1\n", "2\n", "edited\n"]);
-        assert_eq!(std::fs::read_dir(scene.folder.path().join("journals")).unwrap().count(), 0);
-    }
-
-    #[test]
-    fn a_read_only_project_is_not_changed() {
-        let scene = scene();
-        let read_only = Projects::new(vec![scene.project().root().to_owned()], false);
-        let project = read_only.locate(".", None).unwrap().project;
-        let error = scene.journals.apply(&project, &[change("a", "one\n", "1\n")]).unwrap_err();
-        assert!(error.message().ends_with("is read-only"), "{}", error.message());
-        assert_eq!(scene.texts()[0], "one\n");
-    }
-
-    #[test]
-    fn a_preview_id_names_exactly_one_change() {
-        let one = [change("a", "x", "y")];
-        assert_eq!(preview_id(&one), preview_id(&one));
-        assert_ne!(preview_id(&one), preview_id(&[change("a", "x", "z")]));
-        assert_ne!(preview_id(&one), preview_id(&[change("b", "x", "y")]));
-    }
-}
+mod tests;

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
+use toolyard_tool::Secret;
 
 /// What the pack may touch and what it offers.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -23,6 +24,9 @@ pub(crate) struct Config {
     pub(crate) model: ModelChoice,
     /// Another model that ranks by meaning, instead of a built-in one.
     pub(crate) embeddings: Option<EmbeddingsConfig>,
+    /// Further models that rank by meaning, by the names with which callers can ask for them (`provider`).
+    #[serde(default)]
+    pub(crate) providers: BTreeMap<String, EmbeddingsConfig>,
     /// The tool that rewords questions for `multi_query_search`, `decomposed_search` and `enhanced_search`.
     pub(crate) reword: Option<RewordConfig>,
     /// Which tools are listed: the ten most useful ones (`best`) or `all`. All can be called.
@@ -135,6 +139,33 @@ pub(crate) enum Provider {
     Model2vec,
 }
 
+impl Provider {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Ollama => "ollama",
+            Self::Openai => "openai",
+            Self::Gemini => "gemini",
+            Self::Huggingface => "huggingface",
+            Self::Model2vec => "model2vec",
+        }
+    }
+}
+
+impl Config {
+    /// The names by which a caller can ask for the provider that is used by default, the most general one first.
+    pub(crate) fn default_provider(&self) -> Vec<&'static str> {
+        match (&self.embeddings, self.model) {
+            (None, ModelChoice::Fast) => vec!["built-in", "fast"],
+            (None, ModelChoice::Precise) => vec!["built-in", "precise"],
+            (Some(embeddings), _) => {
+                let is_mxbai = embeddings.model.as_ref().is_some_and(|model| model.starts_with("mxbai"));
+                let mxbai = (embeddings.provider == Provider::Ollama && is_mxbai).then_some("mxbai");
+                [embeddings.provider.as_str()].into_iter().chain(mxbai).collect()
+            }
+        }
+    }
+}
+
 /// A tool that a model answers.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -156,20 +187,4 @@ fn ask_model() -> String {
 
 fn prompt() -> String {
     "prompt".to_owned()
-}
-
-/// A value that is never printed.
-#[derive(Clone, Deserialize, JsonSchema)]
-pub(crate) struct Secret(String);
-
-impl Secret {
-    pub(crate) fn expose(&self) -> &str {
-        &self.0
-    }
-}
-
-impl std::fmt::Debug for Secret {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("***")
-    }
 }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use futures_util::future::BoxFuture;
 use toolyard_tool::ToolError;
 
+use crate::background::on_all_cores;
 use crate::config::{Config, EmbeddingsConfig, ModelChoice, Provider};
 use crate::model::Model;
 use model2vec::WordVectors;
@@ -29,9 +30,10 @@ pub(crate) enum Encoder {
 }
 
 impl Encoder {
+    /// The one that is used by default.
     pub(crate) fn of(config: &Config) -> Result<Arc<Self>, ToolError> {
         let encoder = match &config.embeddings {
-            Some(embeddings) => Self::configured(embeddings)?,
+            Some(embeddings) => Self::configured(embeddings, "[packs.code.embeddings]")?,
             None => Self::built_in(config.model)?,
         };
         Ok(Arc::new(encoder))
@@ -48,12 +50,13 @@ impl Encoder {
         Ok(Self::BuiltIn { model: Box::new(model), name, is_instant })
     }
 
-    pub(crate) fn configured(embeddings: &EmbeddingsConfig) -> Result<Self, ToolError> {
+    /// The one that a table of the config describes.
+    pub(crate) fn configured(embeddings: &EmbeddingsConfig, table: &str) -> Result<Self, ToolError> {
         if embeddings.provider != Provider::Model2vec {
-            return Ok(Self::Service(Remote::new(embeddings)?));
+            return Ok(Self::Service(Remote::new(embeddings, table)?));
         }
         let folder = embeddings.path.as_ref().ok_or_else(|| {
-            ToolError::new("[packs.code.embeddings] has no `path`")
+            ToolError::new(format!("{table} has no `path`"))
                 .hint("name the folder with `model.safetensors` and `tokenizer.json`")
         })?;
         let vectors = WordVectors::read(folder).map_err(|error| {
@@ -110,7 +113,7 @@ impl Encoder {
             Self::Service(remote) => Box::pin(remote.passages(passages)),
             Self::BuiltIn { .. } | Self::Directory { .. } => {
                 let vectors = on_all_cores(passages, |passage| self.at_once(passage).unwrap_or_default());
-                Box::pin(async { Ok(vectors) })
+                Box::pin(async { vectors })
             }
         }
     }
@@ -125,19 +128,6 @@ impl Encoder {
     }
 }
 
-/// Maps a list with one thread per core, in order.
-pub(crate) fn on_all_cores<T: Sync, U: Send>(list: &[T], map: impl Fn(&T) -> U + Sync) -> Vec<U> {
-    let cores = std::thread::available_parallelism().map_or(1, usize::from).min(4);
-    let share = list.len().div_ceil(cores).max(1);
-    std::thread::scope(|scope| {
-        let workers: Vec<_> = list
-            .chunks(share)
-            .map(|share| scope.spawn(|| share.iter().map(&map).collect::<Vec<_>>()))
-            .collect();
-        workers.into_iter().flat_map(|worker| worker.join().unwrap_or_default()).collect()
-    })
-}
-
 /// Makes a vector one long. Zeros stay zeros.
 fn normalize(vector: &mut [f32]) {
     let length = vector.iter().map(|x| x * x).sum::<f32>().sqrt();
@@ -149,4 +139,4 @@ fn normalize(vector: &mut [f32]) {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

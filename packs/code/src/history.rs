@@ -2,9 +2,10 @@
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use schemars::JsonSchema;
 use serde::Serialize;
 use tokio::io::AsyncReadExt as _;
@@ -43,10 +44,10 @@ pub(crate) struct Histories(Mutex<HashMap<PathBuf, (Instant, Arc<History>)>>);
 pub(crate) struct History(Vec<Vec<String>>);
 
 impl Histories {
-    /// The history of a project. Empty if it is no repository or git cannot be run.
+    /// The history of a project. Empty if it is not a repository or git cannot be run.
     pub(crate) async fn of(&self, host: &Host, root: &Path) -> Arc<History> {
         let known = |histories: &Self| {
-            let histories = histories.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let histories = histories.0.lock();
             histories.get(root).filter(|(read, _)| read.elapsed() < FRESH).map(|(_, history)| history.clone())
         };
         if let Some(history) = known(self) {
@@ -54,7 +55,7 @@ impl Histories {
         }
         let output = if root.join(".git").exists() { log(host, root).await } else { None };
         let history = Arc::new(History::parse(&output.unwrap_or_default()));
-        let mut histories = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut histories = self.0.lock();
         histories.insert(root.to_owned(), (Instant::now(), history.clone()));
         history
     }

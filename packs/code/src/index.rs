@@ -2,28 +2,32 @@
 
 pub(crate) mod chunk;
 mod fill;
+mod loaded;
 pub(crate) mod rank;
 pub(crate) mod store;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use parking_lot::{Mutex, MutexGuard};
 use schemars::JsonSchema;
 use serde::Serialize;
-use toolyard_rank::{DocumentId, Index as Words};
+use toolyard_rank::Index as Words;
 use toolyard_tool::ToolError;
 
-use crate::embed::{Encoder, Passage, on_all_cores};
+use crate::background::{self, on_all_cores};
+use crate::embed::{Encoder, Passage};
 use crate::language;
 use crate::project::{Place, Project};
 use crate::search::shorten;
 use crate::walk::Walk;
 use chunk::{Chunk, chunks};
 use fill::Filling;
-use rank::{Form, cosine, document, quantized, text_for_model, weight_of_path};
+use loaded::{Indexed, Loaded, words_of};
+use rank::{Form, cosine, quantized, text_for_model, weight_of_path};
 use store::{Stamp, Store, StoredChunk, StoredFile};
 
 /// An index is compared with the files at most this often.
@@ -35,6 +39,8 @@ const TEXTS: [&str; 14] =
     ["cpp", "cs", "h", "hpp", "kt", "md", "proto", "scala", "sql", "svelte", "swift", "toml", "txt", "vue"];
 /// A file that names further files to leave out, beside `.gitignore` and `.ignore`.
 const IGNORE_FILE: &str = ".stravignore";
+/// A file in the project's root that names all files to index, except those that are left out.
+const ADD_FILE: &str = ".stravinskyadd";
 
 /// One project's index. All callers share it.
 #[derive(Debug)]
@@ -47,30 +53,6 @@ pub(crate) struct Index {
     refreshing: Mutex<()>,
     cancelled: AtomicBool,
     filling: Mutex<Filling>,
-}
-
-#[derive(Debug)]
-struct Loaded {
-    store: Store,
-    version: i64,
-    checked: Option<Instant>,
-    words: Words,
-    /// By [`DocumentId::index`].
-    entries: Vec<Option<Indexed>>,
-    files: HashMap<PathBuf, IndexedFile>,
-}
-
-#[derive(Debug)]
-struct Indexed {
-    path: Arc<Path>,
-    chunk: Chunk,
-    vector: Option<Box<[i8]>>,
-}
-
-#[derive(Debug)]
-struct IndexedFile {
-    stamp: Stamp,
-    documents: Vec<DocumentId>,
 }
 
 /// What must hold for a chunk to be an answer.
@@ -102,6 +84,14 @@ pub(crate) struct Answer {
     pub(crate) score: f64,
     /// Its beginning.
     pub(crate) snippet: String,
+}
+
+impl Answer {
+    /// Whether one of these lines, by file, is in its code.
+    pub(crate) fn has_any_of(&self, lines: &HashMap<&str, Vec<usize>>) -> bool {
+        let within = self.line..=self.end_line;
+        lines.get(self.file.as_str()).is_some_and(|lines| lines.iter().any(|line| within.contains(line)))
+    }
 }
 
 /// A definition in an outline.
@@ -140,6 +130,14 @@ pub(crate) struct Size {
     pub(crate) vectors: usize,
 }
 
+impl Size {
+    /// The share of the chunks that can be compared by meaning.
+    #[expect(clippy::cast_precision_loss, reason = "a share needs no more than the precision of f32")]
+    pub(crate) fn coverage(self) -> f32 {
+        if self.chunks == 0 { 1.0 } else { self.vectors as f32 / self.chunks as f32 }
+    }
+}
+
 impl Index {
     /// Opens the index of a project below `cache`, with what was stored before.
     pub(crate) fn open(project: Project, cache: &Path, encoder: Arc<Encoder>) -> Result<Self, ToolError> {
@@ -172,6 +170,11 @@ impl Index {
         vectors.next().map_or(0, |vector| vector.len())
     }
 
+    /// The model of its vectors.
+    pub(crate) fn encoder(&self) -> &Encoder {
+        &self.encoder
+    }
+
     pub(crate) fn folder(&self) -> &Path {
         &self.folder
     }
@@ -180,6 +183,39 @@ impl Index {
         let loaded = self.lock();
         let vectors = loaded.entries.iter().flatten().filter(|entry| entry.vector.is_some()).count();
         Size { files: loaded.files.len(), chunks: loaded.words.len(), vectors }
+    }
+
+    /// The name of the lock under which one gateway at a time computes its vectors.
+    pub(crate) fn lock_name(&self) -> String {
+        let name = self.folder.file_name().unwrap_or(self.folder.as_os_str());
+        format!("vectors.{}", name.to_string_lossy())
+    }
+
+    /// Reads what another gateway has stored meanwhile.
+    pub(crate) fn catch_up(&self) -> Result<(), ToolError> {
+        let _alone = self.refreshing.lock();
+        self.lock().reload_if_changed().map_err(|error| store_error(&self.folder, &error))
+    }
+
+    /// Empties the index, for all gateways; returns whether there was anything in it. Those that use it go on with the
+    /// empty index, and their next update fills it again.
+    pub(crate) fn clear(&self) -> Result<bool, ToolError> {
+        // An update that is under way must not keep the caller waiting until its end.
+        self.cancel();
+        let _alone = self.refreshing.lock();
+        let cleared = store::clear(&self.folder);
+        // A damaged file was removed, and its connection would read it again.
+        let open = || Store::open(&self.folder, &self.encoder.name());
+        let mut loaded = self.lock();
+        let reloaded = loaded.reopen_if_gone(open).and_then(|()| loaded.reload());
+        drop(loaded);
+        self.forget_failure();
+        let cleared = cleared.and_then(|had_any| reloaded.map(|()| had_any));
+        cleared.map_err(|error| store_error(&self.folder, &error))
+    }
+
+    pub(crate) fn is_cancelled(&self) -> bool {
+        self.cancelled.load(Ordering::Acquire)
     }
 
     /// Asks an update that is under way to stop after the files it is working on.
@@ -199,12 +235,25 @@ impl Index {
     /// Brings the index up to date with the files. Calls `go_on` and `report` between batches.
     pub(crate) fn refresh(
         &self,
+        go_on: &(dyn Fn() -> bool + Sync),
+        report: &(dyn Fn(usize, usize) + Sync),
+    ) -> Result<Update, ToolError> {
+        background::run(|| self.refresh_here(go_on, report))
+    }
+
+    fn refresh_here(
+        &self,
         go_on: &dyn Fn() -> bool,
         report: &dyn Fn(usize, usize),
     ) -> Result<Update, ToolError> {
-        let _alone = self.refreshing.lock().unwrap_or_else(PoisonError::into_inner);
+        let _alone = self.refreshing.lock();
         self.cancelled.store(false, Ordering::Release);
-        self.lock().reload_if_changed().map_err(|error| store_error(&self.folder, &error))?;
+        {
+            let mut loaded = self.lock();
+            let open = || Store::open(&self.folder, &self.encoder.name());
+            let current = loaded.reopen_if_gone(open).and_then(|()| loaded.reload_if_changed());
+            current.map_err(|error| store_error(&self.folder, &error))?;
+        }
         let (changed, removed, reused) = self.differences();
         let mut update = Update { removed_files: removed.len(), reused_files: reused, ..Update::default() };
         let total = changed.len();
@@ -215,7 +264,7 @@ impl Index {
                 break;
             }
             update.indexed_files += batch.len();
-            self.write(self.read_files(batch), &[])?;
+            self.write(self.read_files(batch)?, &[])?;
             report(update.indexed_files, total);
         }
         let mut loaded = self.lock();
@@ -227,7 +276,7 @@ impl Index {
     /// Files that are new or changed, files that are gone, and how many are as they were.
     fn differences(&self) -> (Vec<(PathBuf, Stamp)>, Vec<PathBuf>, usize) {
         let place = Place { project: self.project.clone(), below: PathBuf::new() };
-        let files = Walk::default().with_ignore_file(IGNORE_FILE).files(&place);
+        let files = Walk::default().with_ignore_file(IGNORE_FILE).with_add_file(ADD_FILE).files(&place);
         let wanted = files.into_iter().filter(|path| is_indexed(path));
         let found: HashMap<PathBuf, Stamp> = wanted
             .filter_map(|path| Stamp::of(&self.project.root().join(&path)).map(|stamp| (path, stamp)))
@@ -245,14 +294,18 @@ impl Index {
     }
 
     /// Reads, cuts and, if that takes no time, encodes files, on all cores.
-    fn read_files(&self, files: &[(PathBuf, Stamp)]) -> Vec<StoredFile> {
+    fn read_files(&self, files: &[(PathBuf, Stamp)]) -> Result<Vec<StoredFile>, ToolError> {
         on_all_cores(files, |(path, stamp)| self.read_file(path, *stamp))
     }
 
-    /// A file that cannot be read is kept without chunks, so that it is not read again until it changes.
+    /// A file that cannot be read or parsed is kept without chunks, so that it is not read again until it changes.
     fn read_file(&self, path: &Path, stamp: Stamp) -> StoredFile {
         let text = self.project.text(path).unwrap_or_default();
-        let chunks = chunks(path, &text).into_iter().map(|chunk| {
+        let parsed = std::panic::catch_unwind(|| chunks(path, &text)).unwrap_or_else(|_| {
+            tracing::warn!(target: "code", file = %path.display(), "parsing panicked; the file is not indexed");
+            Vec::new()
+        });
+        let chunks = parsed.into_iter().map(|chunk| {
             let is_instant = self.encoder.is_instant();
             let vector = if is_instant { self.encoder.at_once(&passage(path, &chunk)) } else { None };
             StoredChunk { vector: vector.as_deref().map(quantized), chunk }
@@ -272,6 +325,7 @@ impl Index {
         for file in changed {
             loaded.take_in(file);
         }
+        loaded.compact_if_sparse();
         Ok(())
     }
 
@@ -331,60 +385,7 @@ impl Index {
     }
 
     fn lock(&self) -> MutexGuard<'_, Loaded> {
-        self.loaded.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Loaded {
-    fn reload_if_changed(&mut self) -> rusqlite::Result<()> {
-        if self.store.version()? == self.version { Ok(()) } else { self.reload() }
-    }
-
-    fn reload(&mut self) -> rusqlite::Result<()> {
-        self.version = self.store.version()?;
-        self.words = Words::default();
-        self.entries = Vec::new();
-        self.files = HashMap::new();
-        for file in self.store.load()? {
-            self.take_in(file);
-        }
-        Ok(())
-    }
-
-    fn take_in(&mut self, file: StoredFile) {
-        let path: Arc<Path> = file.path.as_path().into();
-        let mut documents = Vec::with_capacity(file.chunks.len());
-        for StoredChunk { chunk, vector } in file.chunks {
-            documents.push(self.words.add(&document(&path, &chunk)));
-            self.entries.push(Some(Indexed { path: path.clone(), chunk, vector }));
-        }
-        self.files.insert(file.path, IndexedFile { stamp: file.stamp, documents });
-    }
-
-    /// In how many chunks each defined name occurs.
-    fn uses(&self) -> HashMap<&str, usize> {
-        let names = self.entries.iter().flatten().map(|entry| entry.chunk.own_name());
-        let mut uses: HashMap<&str, usize> =
-            names.filter(|name| !name.is_empty()).map(|name| (name, 0)).collect();
-        for entry in self.entries.iter().flatten() {
-            let words: HashSet<&str> = words_of(&entry.chunk.text).collect();
-            for word in words {
-                if let Some(count) = uses.get_mut(word)
-                    && word != entry.chunk.own_name()
-                {
-                    *count += 1;
-                }
-            }
-        }
-        uses
-    }
-
-    fn forget(&mut self, path: &Path) {
-        let Some(file) = self.files.remove(path) else { return };
-        for document in file.documents {
-            self.words.remove(document);
-            self.entries[document.index()] = None;
-        }
+        self.loaded.lock()
     }
 }
 
@@ -411,10 +412,6 @@ fn passage(path: &Path, chunk: &Chunk) -> Passage {
 fn mean(numbers: impl Iterator<Item = f32>) -> f32 {
     let (count, sum) = numbers.fold((0_usize, 0.0), |(count, sum), x| (count + 1, sum + x));
     if count == 0 { 0.0 } else { sum / count as f32 }
-}
-
-fn words_of(text: &str) -> impl Iterator<Item = &str> {
-    text.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|word| !word.is_empty())
 }
 
 /// The first line of a definition without what opens its body.

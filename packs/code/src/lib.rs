@@ -4,6 +4,7 @@
 //! without an index. `index` cuts files into definitions and ranks them by words and by meaning. `change` writes
 //! several files at once. `tools` holds the functions that clients call.
 
+mod background;
 mod change;
 mod config;
 mod embed;

@@ -5,6 +5,7 @@
 
 mod commits;
 mod functions;
+mod goals;
 mod plain;
 
 use std::collections::HashMap;
@@ -19,6 +20,7 @@ use crate::index::rank::{cosine, quantized};
 
 pub use commits::commits;
 pub use functions::functions;
+pub use goals::Report;
 
 /// How many documents show the speed of a built-in model on one thread.
 const TIMED: usize = 1000;
@@ -56,7 +58,8 @@ pub fn contenders(minilm: Option<&str>) -> Result<Vec<Contender>, Box<dyn Error>
             query_prefix: None,
             passage_prefix: None,
         };
-        let encoder = Encoder::configured(&config).map_err(|error| error.message().to_owned())?;
+        let encoder =
+            Encoder::configured(&config, "`--minilm`").map_err(|error| error.message().to_owned())?;
         list.push(Contender { name: "MiniLM-L6", encoder });
     }
     Ok(list)

@@ -174,7 +174,7 @@ impl Project {
         self.jail.path(text).map_err(jail_error)
     }
 
-    /// The text of a file below the root. `None` where it is no text, too large, or gone.
+    /// The text of a file below the root. `None` where it is not text, too large, or gone.
     pub(crate) fn text(&self, path: &Path) -> Option<String> {
         let mut file = self.open(path)?;
         let size = file.metadata().ok()?.len();
@@ -247,7 +247,7 @@ mod tests {
         assert_eq!(root_of("../..", &proven), None);
         assert_eq!(root_of(".", &caller("own/src", false)), Some(root.join("named")));
         assert_eq!(root_of(root.join("own").to_str().unwrap(), &caller("own/src", false)), None);
-        assert_eq!(root_of(".", &caller("plain", true)), Some(root.join("named")), "it is no repository");
+        assert_eq!(root_of(".", &caller("plain", true)), Some(root.join("named")), "it is not a repository");
     }
 
     #[test]

@@ -4,7 +4,9 @@ pub(crate) mod ast;
 pub(crate) mod glob;
 pub(crate) mod grep;
 pub(crate) mod route;
+pub(crate) mod terms;
 
+use std::collections::HashMap;
 use std::fmt::Write as _;
 
 use schemars::JsonSchema;
@@ -23,6 +25,12 @@ pub(crate) struct Match {
     pub(crate) end_line: usize,
     /// The text that was found, or the line it is in.
     pub(crate) text: String,
+    /// The lines before it, if context was asked for. A line between two matches is listed once.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) before: Vec<String>,
+    /// The lines after it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) after: Vec<String>,
 }
 
 /// What a search found.
@@ -39,13 +47,30 @@ pub(crate) struct Matches {
 }
 
 impl Matches {
-    /// Readable text: `file:line:column: text` per match.
+    /// The lines of the matches by file.
+    pub(crate) fn lines(&self) -> HashMap<&str, Vec<usize>> {
+        let mut lines: HashMap<&str, Vec<usize>> = HashMap::new();
+        for found in &self.list {
+            lines.entry(&found.file).or_default().push(found.line);
+        }
+        lines
+    }
+
+    /// Readable text: `file:line:column: text` per match, and `file-line- text` for the lines around it.
     pub(crate) fn to_text(&self) -> String {
         if self.list.is_empty() {
             return format!("Nothing found in {} files.", self.files);
         }
         let mut out = String::new();
+        let has_context = self.list.iter().any(|found| !found.before.is_empty() || !found.after.is_empty());
+        let mut last: Option<(&str, usize)> = None;
         for found in &self.list {
+            let begin = found.line - found.before.len();
+            if has_context && last.is_some_and(|last| last != (&found.file, begin)) {
+                out.push_str("--\n");
+            }
+            last = Some((&found.file, found.end_line + found.after.len() + 1));
+            write_context(&mut out, &found.file, begin, &found.before);
             let first = found.text.lines().next().unwrap_or_default();
             let _ = writeln!(
                 out,
@@ -55,12 +80,19 @@ impl Matches {
                 found.column,
                 shorten(first.trim_end(), 200)
             );
+            write_context(&mut out, &found.file, found.end_line + 1, &found.after);
         }
         if self.total > self.list.len() {
             let _ =
                 writeln!(out, "… {} of {} matches; raise `limit` to see more", self.list.len(), self.total);
         }
         out
+    }
+}
+
+fn write_context(out: &mut String, file: &str, first: usize, lines: &[String]) {
+    for (number, line) in (first..).zip(lines) {
+        let _ = writeln!(out, "{file}-{number}- {}", shorten(line.trim_end(), 200));
     }
 }
 

@@ -10,10 +10,12 @@ pub(crate) mod semantic;
 pub(crate) mod watch;
 
 use std::collections::HashMap;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use toolyard_tool::{Context, Host, ToolError};
 
@@ -21,9 +23,12 @@ use crate::change::Journals;
 use crate::config::{Config, RewordConfig};
 use crate::embed::Encoder;
 use crate::history::Histories;
-use crate::index::{Answer, Filter, Index, store};
+use crate::index::{Answer, Filter, Index, Size, store};
 use crate::project::{CallerFolder, Place, Projects};
 use crate::servers::{self, Limits, Pool};
+
+/// While another gateway computes vectors, its progress is read this often.
+const LOOK_AGAIN: Duration = Duration::from_millis(500);
 
 /// What all tools of the pack share.
 #[derive(Debug)]
@@ -32,8 +37,10 @@ pub(crate) struct Code {
     pub(crate) journals: Journals,
     cache: PathBuf,
     config: Config,
-    encoder: OnceLock<Arc<Encoder>>,
-    indexes: Mutex<HashMap<PathBuf, Arc<Index>>>,
+    /// By the name of the provider; the default one has an empty name.
+    encoders: Mutex<HashMap<String, Arc<Encoder>>>,
+    /// By root and provider.
+    indexes: Mutex<HashMap<(PathBuf, String), Arc<Index>>>,
     pub(crate) watchers: watch::Watchers,
     /// The language servers.
     pub(crate) pool: Pool,
@@ -47,6 +54,13 @@ pub(crate) struct Found {
     pub(crate) answers: Vec<Answer>,
     /// Why meaning did not count, or not for all chunks.
     pub(crate) trouble: Option<String>,
+}
+
+impl Found {
+    /// The trouble in words.
+    pub(crate) fn note(&self) -> Option<String> {
+        self.trouble.as_ref().map(|trouble| format!("Meaning did not count everywhere: {trouble}."))
+    }
 }
 
 impl Code {
@@ -66,7 +80,7 @@ impl Code {
             cache: cache.to_owned(),
             reword: config.reword.clone(),
             config,
-            encoder: OnceLock::new(),
+            encoders: Mutex::default(),
             histories: Histories::default(),
             indexes: Mutex::default(),
             watchers: watch::Watchers::default(),
@@ -107,46 +121,60 @@ impl Code {
         Some(CallerFolder { path, is_proven })
     }
 
-    /// The index of a place's project; opened once.
-    pub(crate) fn index(&self, place: &Place) -> Result<Arc<Index>, ToolError> {
-        let root = place.project.root();
-        let mut indexes = self.indexes.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(index) = indexes.get(root) {
+    /// The index of a place's project with vectors of a provider; opened once.
+    pub(crate) fn index(&self, place: &Place, provider: Option<&str>) -> Result<Arc<Index>, ToolError> {
+        let provider = self.provider(provider)?;
+        let key = (place.project.root().to_owned(), provider.to_owned());
+        let mut indexes = self.indexes.lock();
+        if let Some(index) = indexes.get(&key) {
             return Ok(index.clone());
         }
-        let index = Arc::new(Index::open(place.project.clone(), &self.cache, self.encoder()?)?);
-        indexes.insert(root.to_owned(), index.clone());
+        let index = Arc::new(Index::open(place.project.clone(), &self.cache, self.encoder(provider)?)?);
+        indexes.insert(key, index.clone());
         Ok(index)
     }
 
-    /// Removes the stored index of a project; returns whether there was one.
+    /// Empties the stored index of a project, with the vectors of all providers; returns whether there was anything
+    /// in it. A watcher or another gateway that has it open goes on with the same, empty index.
     pub(crate) fn delete_index(&self, place: &Place) -> Result<bool, ToolError> {
         let root = place.project.root();
-        self.indexes.lock().unwrap_or_else(PoisonError::into_inner).remove(root);
-        remove_folder(&store::folder(&self.cache, root))
+        let indexes = self.indexes.lock();
+        let of_project = indexes.iter().filter(|((own, _), _)| own == root);
+        let open: Vec<Arc<Index>> = of_project.map(|(_, index)| index.clone()).collect();
+        drop(indexes);
+        if open.is_empty() {
+            return clear(&store::folder(&self.cache, root));
+        }
+        // The first one empties the databases of all; the others forget what they have in memory.
+        open.iter().try_fold(false, |had_any, index| Ok(index.clear()? || had_any))
     }
 
-    /// Removes all stored indexes; returns whether there were any.
+    /// Empties all stored indexes; returns whether there was anything in them, or the first error after all were tried.
     pub(crate) fn delete_all(&self) -> Result<bool, ToolError> {
-        self.indexes.lock().unwrap_or_else(PoisonError::into_inner).clear();
-        remove_folder(&self.cache)
+        let mut had_any = false;
+        let open: Vec<Arc<Index>> = self.indexes.lock().values().cloned().collect();
+        let mut failed = None;
+        let mut note = |cleared: Result<bool, ToolError>| match cleared {
+            Ok(had) => had_any |= had,
+            Err(error) => failed = failed.take().or(Some(error)),
+        };
+        for index in open {
+            note(index.clear());
+        }
+        for entry in std::fs::read_dir(&self.cache).into_iter().flatten().flatten() {
+            note(clear(&entry.path()));
+        }
+        failed.map_or(Ok(had_any), Err)
     }
 
     /// Searches an index. Vectors that are missing are computed afterwards, in the background. Blocks: for tools that
     /// run on a thread of their own.
-    pub(crate) fn search(
-        &self,
-        index: &Arc<Index>,
-        query: &str,
-        filter: &Filter,
-        limit: usize,
-    ) -> Result<Found, ToolError> {
-        let encoder = self.encoder()?;
-        let vector = Handle::current().block_on(encoder.query(query));
+    pub(crate) fn search(&self, index: &Arc<Index>, query: &str, filter: &Filter, limit: usize) -> Found {
+        let vector = Handle::current().block_on(index.encoder().query(query));
         let trouble = vector.as_ref().err().map(|error| error.message().to_owned());
         let answers = index.search(query, &vector.unwrap_or_default(), filter, limit);
         self.fill_in_background(index);
-        Ok(Found { answers, trouble: trouble.or_else(|| index.fill_failure()) })
+        Found { answers, trouble: trouble.or_else(|| index.fill_failure()) }
     }
 
     /// Computes missing vectors of an index while the pack goes on.
@@ -154,12 +182,22 @@ impl Code {
         if !index.claim_fill() {
             return;
         }
+        let lock = self.host.try_cache_lock(&index.lock_name());
+        if lock.as_ref().is_err_and(|error| error.kind() == ErrorKind::WouldBlock) {
+            // Another gateway computes them; a later search reads what that has stored.
+            return index.end_fill(&Ok(false));
+        }
         let (index, host) = (index.clone(), self.host.downgrade());
         self.host.spawn("compute vectors", async move {
             // Models of this machine compute for seconds, so the work has a thread of its own.
             let work = move || {
+                let _lock = lock;
                 let go_on = || host.upgrade().is_some();
-                let result = Handle::current().block_on(index.fill(&go_on, &|_| {}));
+                let filling = async {
+                    index.catch_up()?;
+                    index.fill(&go_on, &|_| {}).await
+                };
+                let result = Handle::current().block_on(filling);
                 if let Err(error) = &result {
                     tracing::warn!(target: "code", error = %error.message(), "could not compute vectors");
                 }
@@ -169,21 +207,78 @@ impl Code {
         });
     }
 
-    pub(crate) fn encoder(&self) -> Result<Arc<Encoder>, ToolError> {
-        if let Some(encoder) = self.encoder.get() {
+    /// Computes missing vectors once no other gateway computes those of this index, and reads what that has stored.
+    /// Blocks: for tools that run on a thread of their own.
+    pub(crate) fn fill_in_turn(
+        &self,
+        index: &Index,
+        go_on: &(dyn Fn() -> bool + Sync),
+        report: &(dyn Fn(Size) + Sync),
+    ) -> Result<bool, ToolError> {
+        let _lock = loop {
+            match Handle::current().block_on(self.host.cache_lock(&index.lock_name(), LOOK_AGAIN)) {
+                Err(error) if error.kind() == ErrorKind::TimedOut => {
+                    if index.is_cancelled() || !go_on() {
+                        return Ok(false);
+                    }
+                    index.catch_up()?;
+                    report(index.size());
+                }
+                // A pack that is served alone has no lock.
+                lock => break lock.ok(),
+            }
+        };
+        index.catch_up()?;
+        Handle::current().block_on(index.fill(go_on, report))
+    }
+
+    /// Refuses a provider of vectors that is not configured.
+    pub(crate) fn expect_provider(&self, wanted: Option<&str>) -> Result<(), ToolError> {
+        self.provider(wanted).map(|_| ())
+    }
+
+    /// The name of a provider in the config; empty for the default one.
+    fn provider(&self, wanted: Option<&str>) -> Result<&str, ToolError> {
+        let (own, further) = (self.config.default_provider(), &self.config.providers);
+        let Some(wanted) = wanted else { return Ok("") };
+        if let Some((name, _)) = further.get_key_value(wanted) {
+            return Ok(name);
+        }
+        if own.contains(&wanted) {
+            return Ok("");
+        }
+        let quoted = |name: &str| format!("`{name}`");
+        let own: Vec<String> = own.into_iter().map(quoted).collect();
+        let further = further.keys().map(|name| format!(", and {}", quoted(name)));
+        let message = format!(
+            "the provider `{wanted}` is not configured; configured is {}{}",
+            own.join(", also called "),
+            further.collect::<String>()
+        );
+        Err(ToolError::new(message).hint(
+            "leave out `provider`, or configure it in `[packs.code.embeddings]` or `[packs.code.providers]`",
+        ))
+    }
+
+    fn encoder(&self, provider: &str) -> Result<Arc<Encoder>, ToolError> {
+        let mut encoders = self.encoders.lock();
+        if let Some(encoder) = encoders.get(provider) {
             return Ok(encoder.clone());
         }
-        let encoder = Encoder::of(&self.config)?;
-        Ok(self.encoder.get_or_init(|| encoder).clone())
+        let encoder = match self.config.providers.get(provider) {
+            Some(config) => {
+                Arc::new(Encoder::configured(config, &format!("[packs.code.providers.{provider}]"))?)
+            }
+            None => Encoder::of(&self.config)?,
+        };
+        encoders.insert(provider.to_owned(), encoder.clone());
+        Ok(encoder)
     }
 }
 
-fn remove_folder(folder: &Path) -> Result<bool, ToolError> {
-    match std::fs::remove_dir_all(folder) {
-        Ok(()) => Ok(true),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
-        Err(error) => Err(ToolError::new(format!("cannot remove `{}`: {error}", folder.display()))),
-    }
+fn clear(folder: &Path) -> Result<bool, ToolError> {
+    store::clear(folder)
+        .map_err(|error| ToolError::new(format!("cannot empty the index in `{}`: {error}", folder.display())))
 }
 
 /// `.`: the project itself.

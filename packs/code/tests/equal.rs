@@ -64,7 +64,7 @@ async fn grep_finds_on_this_repository_what_ripgrep_finds() {
                 })
                 .collect();
             let query =
-                json!({ "pattern": pattern, "file_pattern": glob, "ignore_case": ignore_case, "limit": 1000 });
+                json!({ "pattern": pattern, "file_pattern": glob, "ignore_case": ignore_case, "limit": 10_000 });
             let found = client.call("grep_search", query).await;
             let ours: BTreeSet<(String, usize)> = found["matches"]
                 .as_array()
@@ -74,6 +74,51 @@ async fn grep_finds_on_this_repository_what_ripgrep_finds() {
                 .collect();
             assert_eq!(found["total"], expected.len(), "{pattern}");
             assert_eq!(ours, expected, "{pattern}");
+        }
+    })
+    .await;
+}
+
+/// A file, a line, and whether it matches or is only near a match.
+type Line = (String, u64, bool);
+
+/// What ripgrep lists with lines around matches.
+fn with_context(root: &Path, pattern: &str, context: &str) -> BTreeSet<Line> {
+    let arguments = ["--json", "--context", context, pattern];
+    let messages = lines("TOOLYARD_CODE_RG", root, &arguments).into_iter();
+    let messages = messages.map(|line| serde_json::from_str::<Value>(&line).unwrap());
+    messages
+        .filter(|message| ["match", "context"].contains(&message["type"].as_str().unwrap()))
+        .map(|message| {
+            let data = &message["data"];
+            let file = data["path"]["text"].as_str().unwrap().to_owned();
+            (file, data["line_number"].as_u64().unwrap(), message["type"] == "match")
+        })
+        .collect()
+}
+
+/// The same of one of our matches.
+fn lines_of(found: &Value) -> Vec<Line> {
+    let (file, line) = (found["file"].as_str().unwrap(), found["line"].as_u64().unwrap());
+    let count = |key: &str| found[key].as_array().map_or(0, |lines| lines.len() as u64);
+    let near = (line - count("before")..line).chain(line + 1..=line + count("after"));
+    near.map(|line| (file.to_owned(), line, false)).chain([(file.to_owned(), line, true)]).collect()
+}
+
+#[tokio::test]
+#[ignore = "needs ripgrep: cargo xtask code"]
+async fn grep_lists_the_lines_around_matches_that_ripgrep_lists() {
+    let root = repository();
+    in_project(&root, async |client| {
+        for (pattern, context) in
+            [(r"impl\s+Drop\s+for\s+\w+", 3), (r"^use std::collections::HashMap;$", 1), (r"fn main\(", 10)]
+        {
+            let expected = with_context(&root, pattern, &context.to_string());
+            let query = json!({ "pattern": pattern, "context": context, "limit": 10_000 });
+            let found = client.call("grep_search", query).await;
+            let ours: Vec<Line> = found["matches"].as_array().unwrap().iter().flat_map(lines_of).collect();
+            assert_eq!(ours.len(), expected.len(), "{pattern}: each line once");
+            assert_eq!(ours.into_iter().collect::<BTreeSet<_>>(), expected, "{pattern}");
         }
     })
     .await;
@@ -101,7 +146,7 @@ async fn glob_finds_on_this_repository_what_fd_finds() {
 }
 
 /// A language, a file, a pattern, what replaces it, and a text with nested matches and characters of several bytes.
-const FIXTURES: [(&str, &str, &str, &str, &str); 8] = [
+const FIXTURES: [(&str, &str, &str, &str, &str); 15] = [
     (
         "rust",
         "a.rs",
@@ -146,13 +191,50 @@ const FIXTURES: [(&str, &str, &str, &str, &str); 8] = [
     ),
     ("c", "a.c", "g($A, $B)", "h($B, $A)", "int f(int n) { return g(n, g(3, 4)) + g(1); }\n"),
     ("ruby", "a.rb", "$A.nil?", "nil?($A)", "def f(a)\n  a.nil? || a.b.nil?.nil?\nend\n"),
+    (
+        "bash",
+        "a.sh",
+        "echo $A",
+        "printf $A",
+        "f() { echo \"é🦀\"; echo $(echo b); echo a b; }\nif true; then echo $HOME; fi\n",
+    ),
+    (
+        "css",
+        "a.css",
+        "@media $A { $$$B }",
+        "@supports $A { $$$B }",
+        "/* é */ @media print { .b { color: blue } @media screen { a { top: 0 } } }\n",
+    ),
+    (
+        "html",
+        "a.html",
+        "<b>$$$A</b>",
+        "<strong>$$$A</strong>",
+        "<!doctype html>\n<p>é <b>bold <b>inner</b></b></p><b></b>\n",
+    ),
+    ("json", "a.json", "\"x\"", "\"y\"", "{ \"é\": [1, [2, \"x\"]], \"b\": { \"x\": \"x\" } }\n"),
+    (
+        "php",
+        "a.php",
+        "strlen($A)",
+        "mb_strlen($A)",
+        "<?php\n/* é */ function f($s) { return strlen(strlen($s)) + strlen(\"x\", 1); }\n",
+    ),
+    (
+        "tsx",
+        "a.tsx",
+        "<B x={$A} />",
+        "<C x={$A} />",
+        "const a = <B x={<B x={1} />} />; const é = <B y={2} />;\n",
+    ),
+    ("yaml", "a.yaml", "a: $A", "z: $A", "a: é\nb:\n  a: [1, 2]\n  c: &x {a: 2}\n"),
 ];
 
 type Span = (u64, u64, u64);
 
 #[tokio::test]
 #[ignore = "needs ast-grep: cargo xtask code"]
-async fn syntax_is_found_and_rewritten_as_ast_grep_does_in_eight_languages() {
+async fn syntax_is_found_and_rewritten_as_ast_grep_does_in_every_language() {
     for (language, file, pattern, replacement, text) in FIXTURES {
         let folder = tempfile::tempdir().unwrap();
         let (ours, theirs) = (folder.path().join("ours"), folder.path().join("theirs"));

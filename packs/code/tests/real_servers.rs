@@ -151,6 +151,12 @@ fn python() -> Scene {
     ])
 }
 
+/// What the guide shows of the answer to a call.
+fn in_guide(call: &str) -> &'static str {
+    let (_, shown) = include_str!("../../../docs/guide/code.md").split_once(call).unwrap();
+    shown.split("```").next().unwrap().trim()
+}
+
 #[expect(clippy::print_stdout, reason = "`cargo xtask lsp` shows how long a warm call takes")]
 #[tokio::test]
 #[ignore = "needs language servers: cargo xtask lsp"]
@@ -208,7 +214,13 @@ async fn python_with_ty_and_ruff() {
                 .await;
             assert_eq!((&can["can_rename"], &can["name"]), (&json!(true), &json!("Shape")));
             let rename = json!({ "file_path": "shapes.py", "symbol": "Square", "new_name": "Box" });
-            let preview = client.call("lsp_rename", rename.clone()).await;
+            let shown = json!({ "name": "lsp_rename", "arguments": rename });
+            let result = client.request("tools/call", shown).await;
+            // Empty lines of a diff begin with a space, which the guide leaves out.
+            let lines = result["content"][0]["text"].as_str().unwrap().lines().map(str::trim_end);
+            let in_guide = in_guide("lsp_rename file_path=shapes.py symbol=Square new_name=Box");
+            assert!(lines.eq(in_guide.lines()), "{result}");
+            let preview = result["structuredContent"].clone();
             assert_eq!(preview["applied"], false);
             assert!(scene.read("main.py").contains("Square"));
             let mut apply = rename;

@@ -19,7 +19,7 @@ pub(crate) struct Moment {
 pub(crate) struct Offset(i64);
 
 impl Offset {
-    /// From `+02:00`, `-0330`, `+2` or `Z`.
+    /// Parses `+02:00`, `-0330`, `+2` or `Z`.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         if text.eq_ignore_ascii_case("z") {
             return Some(Self(0));
@@ -62,7 +62,9 @@ impl fmt::Display for Moment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (year, month, day) = date(self.days());
         let rest = self.shown().rem_euclid(DAY);
-        let (hour, minute, second) = (rest / 3600, rest / 60 % 60, rest % 60);
+        let hour = rest / 3600;
+        let minute = rest / 60 % 60;
+        let second = rest % 60;
         write!(f, "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}{}", self.offset)
     }
 }

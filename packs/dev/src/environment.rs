@@ -7,14 +7,16 @@ use std::fmt::Write as _;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
-use toolyard_tool::{Context, ToolError, WithText, tool};
+use serde_json::Value;
+use toolyard_tool::{Context, Host, ToolError, WithText, tool};
 
 pub(crate) use project::get_project_context;
 
 /// Programs that agents often need.
-const PROGRAMS: [&str; 12] =
-    ["git", "gh", "rg", "fd", "node", "python3", "cargo", "go", "claude", "codex", "gemini", "opencode"];
+const PROGRAMS: [&str; 15] = [
+    "git", "gh", "rg", "fd", "sg", "ruff", "tsc", "node", "python3", "cargo", "go", "claude", "codex",
+    "gemini", "opencode",
+];
 
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct About {
@@ -44,6 +46,15 @@ pub(crate) async fn version(context: &Context) -> WithText<About> {
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Health {
     programs: Vec<Program>,
+    /// The accounts of the config (`[logins.NAME]`).
+    logins: Vec<Login>,
+}
+
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Login {
+    name: String,
+    /// Whether the user has signed in. The provider was not asked.
+    is_signed_in: bool,
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -53,21 +64,32 @@ pub(crate) struct Program {
     is_there: bool,
 }
 
-/// Which programs that agents often need are in PATH.
+/// Which programs that agents often need are in PATH, and which accounts of the config are signed in.
 #[tool(read_only, idempotent)]
-pub(crate) fn get_system_health() -> WithText<Health> {
+pub(crate) async fn get_system_health(host: &Host) -> WithText<Health> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let folders: Vec<_> = std::env::split_paths(&path).collect();
     let suffix = std::env::consts::EXE_SUFFIX;
     let is_there = |name: &str| folders.iter().any(|folder| folder.join(format!("{name}{suffix}")).is_file());
     let programs: Vec<Program> =
         PROGRAMS.into_iter().map(|name| Program { name, is_there: is_there(name) }).collect();
-    let mut text = String::new();
+    let logins = host.sign_ins().await.into_iter();
+    let logins: Vec<Login> =
+        logins.map(|login| Login { name: login.provider, is_signed_in: login.is_signed_in }).collect();
+    let mark = |is_so: bool| if is_so { 'x' } else { ' ' };
+    let mut text = String::from("Programs:\n");
     for Program { name, is_there } in &programs {
-        let _ = writeln!(text, "- [{}] {name}", if *is_there { 'x' } else { ' ' });
+        let _ = writeln!(text, "- [{}] {name}", mark(*is_there));
     }
-    text.push_str("\n`toolyard doctor` checks the gateway and its servers.");
-    WithText::new(Health { programs }, text)
+    if !logins.is_empty() {
+        text.push_str("\nAccounts that are signed in:\n");
+    }
+    for Login { name, is_signed_in } in &logins {
+        let how = if *is_signed_in { String::new() } else { format!(": `toolyard login {name}`") };
+        let _ = writeln!(text, "- [{}] {name}{how}", mark(*is_signed_in));
+    }
+    text.push_str("\n`toolyard doctor` checks the gateway and its servers, also their sign-ins.");
+    WithText::new(Health { programs, logins }, text)
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -101,15 +123,7 @@ pub(crate) struct FoundTool {
 /// Finds tools of the gateway by words, best first.
 #[tool(read_only, idempotent)]
 pub(crate) async fn tool_search(context: &Context, args: Search) -> Result<WithText<Found>, ToolError> {
-    let tools = context.tools()?;
-    // The gateway's own search also finds tools that are not listed; not every view has it.
-    let limit = if args.category.is_some() { 50 } else { args.top_k };
-    let ranked = tools.call("yard__search_tools", json!({ "query": args.query, "limit": limit })).await;
-    let ranked = ranked.ok().filter(|answer| !answer.is_error());
-    let found = match ranked.as_ref().and_then(|answer| answer.structured()?["tools"].as_array()) {
-        Some(found) => found.clone(),
-        None => tools.search(&args.query).await?,
-    };
+    let found = context.tools()?.search(&args.query).await?;
     let text_of = |tool: &Value, key: &str| tool[key].as_str().unwrap_or_default().to_owned();
     let found = found.iter().filter(|tool| is_of(tool, args.category.as_deref()));
     let found = found
@@ -125,35 +139,38 @@ pub(crate) async fn tool_search(context: &Context, args: Search) -> Result<WithT
     Ok(WithText::new(Found { tools: found }, text))
 }
 
-/// By the server or pack, or by how the tool's own name begins: `lsp` matches `code__lsp_hover`.
+/// By the server or pack, or by how the tool's own name begins: `lsp` matches `code:lsp_hover`. The id has both,
+/// whatever name the view shows.
 fn is_of(tool: &Value, category: Option<&str>) -> bool {
     let Some(category) = category else { return true };
-    let name = tool["name"].as_str().unwrap_or_default();
-    let (upstream, own) = name.split_once("__").unwrap_or(("", name));
-    upstream == category || tool["upstream"] == category || own.starts_with(category)
+    let id = tool["id"].as_str().or(tool["name"].as_str()).unwrap_or_default();
+    let (upstream, own) = id.split_once(':').unwrap_or(("", id));
+    upstream == category || own.starts_with(category)
 }
 
 /// Does not restart the gateway, and explains who can.
 #[tool(read_only, idempotent)]
 pub(crate) fn system_restart() -> Result<String, ToolError> {
     Err(ToolError::new("the gateway is not restarted by a tool, since other clients use it as well")
-        .hint("a changed config is applied at once; an operator restarts the gateway with the service manager or by starting it again"))
+        .hint("a changed config is applied at once; an operator restarts the gateway with `toolyard stop` and `toolyard serve`, or with `toolyard service install` if it runs as a service"))
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
     fn a_category_is_a_server_or_the_beginning_of_a_name() {
         let check = |name: &str, category: &str, expected: bool| {
-            assert_eq!(is_of(&json!({ "name": name }), Some(category)), expected, "{name} {category}");
+            let tool = json!({ "name": "shown", "id": name });
+            assert_eq!(is_of(&tool, Some(category)), expected, "{name} {category}");
         };
-        check("code__lsp_hover", "code", true);
-        check("code__lsp_hover", "lsp", true);
-        check("lsp_hover", "lsp", true);
-        check("code__grep_search", "lsp", false);
-        check("music__code_page", "code", true);
-        check("github__get_issue", "git", false);
+        check("code:lsp_hover", "code", true);
+        check("code:lsp_hover", "lsp", true);
+        check("code:grep_search", "lsp", false);
+        check("music:code_page", "code", true);
+        check("github:get_issue", "git", false);
     }
 }

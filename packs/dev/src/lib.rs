@@ -9,16 +9,22 @@ mod uuid;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use toolyard_tool::{Pack, ToolSet, tool};
+use toolyard_tool::{Host, Pack, ToolSet, tool};
 
 /// The pack, as the gateway takes it in.
 pub fn pack() -> Pack {
-    Pack::new("dev", "Small tools that need no configuration: time, ids, checksums", tools)
+    Pack::with_host("dev", "Small tools that need no configuration: time, ids, checksums", tools)
 }
 
-fn tools() -> ToolSet {
+/// It has no keys.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Config {}
+
+fn tools(_: Config, host: Host) -> ToolSet<Host> {
     ToolSet::new("toolyard-dev", env!("CARGO_PKG_VERSION"))
         .title("Toolyard: dev")
+        .state(host)
         .with::<echo>()
         .with::<time_now::time_now>()
         .with::<uuid::uuid>()
@@ -53,7 +59,8 @@ mod tests {
     #[test]
     fn the_pack_needs_no_configuration() {
         assert!(!pack().needs_config());
-        let names: Vec<String> = tools().tool_names().map(ToOwned::to_owned).collect();
+        let names: Vec<String> =
+            tools(Config {}, Host::inert("dev")).tool_names().map(ToOwned::to_owned).collect();
         assert_eq!(names[..4], LISTED);
         assert_eq!(names.len(), 9);
     }

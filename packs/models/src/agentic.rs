@@ -109,8 +109,9 @@ impl Models {
                 run.stopped_by = StoppedBy::Timeout;
                 break;
             };
-            let answered = answered?;
+            let mut answered = answered?;
             run.add(&answered);
+            self.conclude(&invocation, &mut answered).await?;
             let calls = answered.reply.calls.clone();
             let text = answered.reply.text.clone();
             let echo = Message::Echo(answered.reply.echo.clone());
@@ -133,11 +134,6 @@ impl Models {
             let (outcomes, reports) = done.into_iter().unzip();
             run.turns.push(TurnReport { text, calls: reports });
             invocation.turn.messages.extend([echo, Message::Results(outcomes)]);
-        }
-        if run.stopped_by == StoppedBy::Answer
-            && let Some(answered) = &mut run.answered
-        {
-            self.conclude(&invocation, answered).await?;
         }
         Ok(run)
     }

@@ -1,11 +1,11 @@
 //! The keys of `[packs.models]`.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::path::PathBuf;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
+use toolyard_tool::Secret;
 
 /// Which models can be asked, and within which bounds.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -111,28 +111,6 @@ impl Kind {
             Self::Anthropic => Some("https://api.anthropic.com/v1"),
             Self::Compatible => None,
         }
-    }
-}
-
-/// A text that is never shown.
-#[derive(Clone, Deserialize, JsonSchema)]
-#[serde(transparent)]
-#[schemars(extend("writeOnly" = true))]
-pub(crate) struct Secret(String);
-
-impl Secret {
-    pub(crate) fn new(text: impl Into<String>) -> Self {
-        Self(text.into())
-    }
-
-    pub(crate) fn expose(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Debug for Secret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("***")
     }
 }
 

@@ -81,7 +81,7 @@ pub(crate) struct ToolCall {
     pub(crate) arguments: Value,
 }
 
-/// What became of such a call.
+/// The result of such a call.
 #[derive(Clone, Debug)]
 pub(crate) struct Outcome {
     pub(crate) id: String,

@@ -8,14 +8,14 @@ use bytes::Bytes;
 use futures_util::StreamExt as _;
 use futures_util::future::BoxFuture;
 use futures_util::stream::BoxStream;
-use http::header::{ACCEPT, CONTENT_TYPE, RETRY_AFTER, USER_AGENT};
+use http::header::{ACCEPT, CONTENT_TYPE, USER_AGENT};
 use http_body_util::{BodyExt as _, Full};
 use hyper_rustls::HttpsConnector;
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
 use toolyard_dial::Dialer;
+use toolyard_tool::Secret;
 
-use crate::config::Secret;
 use crate::trouble::Trouble;
 
 pub(crate) struct Outgoing {
@@ -62,9 +62,7 @@ impl Wire for Network {
                 .await
                 .map_err(|error| Trouble::Unreachable(causes(&error)))?;
             let status = response.status().as_u16();
-            let retry_after = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok());
-            let retry_after =
-                retry_after.and_then(|value| value.trim().parse().ok()).map(Duration::from_secs);
+            let retry_after = toolyard_dial::retry_after(response.headers());
             let chunks = response.into_body().into_data_stream();
             let chunks = chunks.map(|chunk| chunk.map_err(|error| causes(&error))).boxed();
             Ok(Incoming { status, retry_after, chunks })

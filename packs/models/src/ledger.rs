@@ -1,8 +1,9 @@
 //! One row for each request to a model: who asked, what it took, what it cost. Neither prompts nor answers are kept.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use parking_lot::{Mutex, MutexGuard};
 use rusqlite::{Connection, params};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -45,7 +46,7 @@ pub(crate) struct Row {
     pub(crate) agent_type: Option<String>,
     pub(crate) task_id: Option<String>,
     pub(crate) session_id: Option<String>,
-    /// `ok`, or what went wrong in a word.
+    /// `ok`, `cancelled`, or what went wrong in a word.
     pub(crate) status: String,
     pub(crate) duration: Duration,
     pub(crate) usage: Option<Usage>,
@@ -75,16 +76,29 @@ impl Ledger {
         Ok(Self(Arc::new(Mutex::new(connection))))
     }
 
-    /// Writes a row on a thread for blocking work. A row that cannot be written is logged, since the answer is there.
+    /// Writes a row on a thread for blocking work.
     pub(crate) async fn record(&self, row: Row) {
         let ledger = self.clone();
-        let written = tokio::task::spawn_blocking(move || ledger.insert(&row)).await;
-        let error = match written {
-            Ok(Ok(())) => return,
-            Ok(Err(error)) => error.to_string(),
-            Err(error) => error.to_string(),
-        };
-        tracing::warn!(target: "models", error, "could not record the usage of a model");
+        if let Err(error) = tokio::task::spawn_blocking(move || ledger.write(&row)).await {
+            tracing::warn!(target: "models", %error, "could not record the usage of a model");
+        }
+    }
+
+    /// The same without waiting for it, for what cannot wait.
+    pub(crate) fn record_later(&self, row: Row) {
+        let ledger = self.clone();
+        match tokio::runtime::Handle::try_current() {
+            Ok(runtime) => drop(runtime.spawn_blocking(move || ledger.write(&row))),
+            // The runtime has ended, so this delays no task.
+            Err(_) => ledger.write(&row),
+        }
+    }
+
+    /// A row that cannot be written is logged, since the answer is there.
+    fn write(&self, row: &Row) {
+        if let Err(error) = self.insert(row) {
+            tracing::warn!(target: "models", %error, "could not record the usage of a model");
+        }
     }
 
     fn insert(&self, row: &Row) -> rusqlite::Result<()> {
@@ -119,11 +133,9 @@ impl Ledger {
     /// The sums by agent, session and model, of one session or of all.
     pub(crate) fn report(&self, session: Option<&str>, since: Option<i64>) -> Result<Report, ToolError> {
         let by = |column: &str| self.sums(column, session, since);
-        let (by_agent, by_session, by_model) = (
-            by("coalesce(agent_type, '')")?,
-            by("coalesce(session_id, '')")?,
-            by("provider || '/' || model")?,
-        );
+        let by_agent = by("coalesce(agent_type, '')")?;
+        let by_session = by("coalesce(session_id, '')")?;
+        let by_model = by("provider || '/' || model")?;
         let total = by("'total'")?.into_iter().next().unwrap_or_else(|| Sum::none("total"));
         let prices = self.prices(session, since)?;
         Ok(Report { total, by_agent, by_session, by_model, prices })
@@ -132,9 +144,10 @@ impl Ledger {
     fn sums(&self, column: &str, session: Option<&str>, since: Option<i64>) -> Result<Vec<Sum>, ToolError> {
         let connection = self.connection();
         let mut statement = connection.prepare(&format!(
-            "SELECT {column}, count(*), count(*) - sum(status = 'ok'), coalesce(sum(input_tokens), 0),
+            "SELECT {column}, count(*), sum(status NOT IN ('ok', 'cancelled')), coalesce(sum(input_tokens), 0),
                  coalesce(sum(cached_tokens), 0), coalesce(sum(output_tokens), 0), sum(cost),
-                 sum(status = 'ok' AND cost IS NULL)
+                 sum(cost IS NULL AND (status IN ('ok', 'cancelled') OR input_tokens IS NOT NULL)),
+                 sum(status = 'cancelled')
              FROM requests WHERE (?1 IS NULL OR session_id = ?1) AND (?2 IS NULL OR at >= ?2)
              GROUP BY 1 ORDER BY 7 DESC, 2 DESC, 1"
         ))?;
@@ -148,6 +161,7 @@ impl Ledger {
                 output_tokens: row.get(5)?,
                 cost: row.get(6)?,
                 without_price: row.get(7)?,
+                cancelled: row.get(8)?,
             })
         })?;
         Ok(rows.collect::<Result<_, _>>()?)
@@ -164,7 +178,7 @@ impl Ledger {
     }
 
     fn connection(&self) -> MutexGuard<'_, Connection> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 
@@ -187,12 +201,14 @@ pub(crate) struct Sum {
     pub(crate) requests: i64,
     /// How many of them failed.
     pub(crate) failed: i64,
+    /// How many of them were cancelled, by the client or because their time was up.
+    pub(crate) cancelled: i64,
     pub(crate) input_tokens: i64,
     pub(crate) cached_tokens: i64,
     pub(crate) output_tokens: i64,
     /// The cost of the requests whose price is known; nothing if none is.
     pub(crate) cost: Option<f64>,
-    /// How many answers have no known price.
+    /// How many answers, whole or broken off, have no known cost.
     pub(crate) without_price: i64,
 }
 
@@ -202,6 +218,7 @@ impl Sum {
             name: name.to_owned(),
             requests: 0,
             failed: 0,
+            cancelled: 0,
             input_tokens: 0,
             cached_tokens: 0,
             output_tokens: 0,

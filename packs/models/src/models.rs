@@ -3,6 +3,7 @@
 //! moves to the next credential, a failure of the server is tried once more, and some agents have a fallback. Hooks
 //! after it see the answer last.
 
+mod entry;
 mod exchange;
 mod target;
 
@@ -25,6 +26,9 @@ use crate::service::Service;
 use crate::trouble::Trouble;
 
 pub(crate) use target::Target;
+
+/// The point of the hooks that see an answer before the caller does.
+const AFTER: &str = "post_model_invoke";
 
 /// What all tools of the pack share.
 pub(crate) struct Models {
@@ -156,14 +160,14 @@ impl Models {
     ) -> Result<Option<Target<'_>>, ToolError> {
         let has_fallback = |agent: &String| self.config.fallback_agents.contains(agent);
         let is_wanted =
-            trouble.is_no_response() && invocation.agent.agent_type.as_ref().is_some_and(has_fallback);
+            trouble.has_no_response() && invocation.agent.agent_type.as_ref().is_some_and(has_fallback);
         let Some(model) = self.config.fallback.as_ref().filter(|_| is_wanted) else { return Ok(None) };
         let target = self.target(model, &[])?;
         let is_same = target.model == failed.model && target.service.name == failed.service.name;
         Ok((!is_same).then_some(target))
     }
 
-    /// The hooks after a call, which may change the text.
+    /// The hooks after a call, which may change the text and the thoughts.
     pub(crate) async fn conclude(
         &self,
         invocation: &Invocation,
@@ -174,14 +178,19 @@ impl Models {
             "model": answered.model,
             "provider": answered.provider,
             "agent_context": invocation.agent,
-            "response": answered.reply.text,
+            "text": answered.reply.text,
+            "thinking": answered.reply.thinking,
             "usage": answered.usage,
             "cost": answered.cost,
         });
-        match self.host.hooks("post_model_invoke", about).await {
+        match self.host.hooks(AFTER, about).await {
             Verdict::Continue(mut changed) => {
-                if let Some(Value::String(text)) = changed.get_mut("response").map(Value::take) {
+                let mut changed = |member: &str| changed.get_mut(member).map(Value::take);
+                if let Some(Value::String(text)) = changed("text") {
                     answered.reply.text = text;
+                }
+                if let Some(Value::String(thinking)) = changed("thinking") {
+                    answered.reply.thinking = thinking;
                 }
                 Ok(())
             }

@@ -1,8 +1,9 @@
 //! What the caller sees while a model answers: partial text, and notes about waits.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::time::Instant;
 use toolyard_tool::{Content, Context};
 
@@ -12,25 +13,32 @@ use crate::conversation::Piece;
 const LEAST_TEXT: usize = 512;
 const LONGEST_WAIT: Duration = Duration::from_millis(200);
 
+#[derive(Clone)]
 pub(crate) struct Progress {
     context: Context,
-    state: Mutex<State>,
+    state: Arc<Mutex<State>>,
 }
 
 struct State {
     steps: u32,
+    shows_text: bool,
     text: String,
     sent: Instant,
 }
 
 impl Progress {
     pub(crate) fn new(context: &Context) -> Self {
-        let state = State { steps: 0, text: String::new(), sent: Instant::now() };
-        Self { context: context.clone(), state: Mutex::new(state) }
+        let state = State { steps: 0, shows_text: true, text: String::new(), sent: Instant::now() };
+        Self { context: context.clone(), state: Arc::new(Mutex::new(state)) }
     }
 
     pub(crate) fn context(&self) -> &Context {
         &self.context
+    }
+
+    /// Whether parts of the answer are sent. Without, empty parts still show that the call is at work.
+    pub(crate) fn show_text(&self, shows_text: bool) {
+        self.state().shows_text = shows_text;
     }
 
     /// A message for the user.
@@ -47,7 +55,7 @@ impl Progress {
     pub(crate) fn piece(&self, piece: &Piece) {
         let ready = {
             let mut state = self.state();
-            if let Piece::Text(text) = piece {
+            if let (Piece::Text(text), true) = (piece, state.shows_text) {
                 state.text.push_str(text);
             }
             let is_due = state.text.len() >= LEAST_TEXT || state.sent.elapsed() >= LONGEST_WAIT;
@@ -70,7 +78,7 @@ impl Progress {
         }
     }
 
-    fn state(&self) -> std::sync::MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> parking_lot::MutexGuard<'_, State> {
+        self.state.lock()
     }
 }

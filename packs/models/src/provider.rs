@@ -9,16 +9,19 @@ mod openai;
 mod tests;
 
 use serde_json::Value;
+use toolyard_tool::Secret;
 
-use crate::config::{Kind, Secret};
-use crate::conversation::{Piece, Reply, Turn};
-use crate::sse::shortened;
+use crate::config::Kind;
+use crate::conversation::{Piece, Reply, Turn, Usage};
 use crate::trouble::Trouble;
 
 /// Collects an answer from its events.
 pub(crate) trait Reader: Send {
     /// Takes the next event: what is worth showing at once.
     fn event(&mut self, event: Value) -> Result<Option<Piece>, Trouble>;
+
+    /// The tokens that the provider has reported by now.
+    fn usage(&self) -> Option<Usage>;
 
     /// The answer, if its end has come.
     fn finish(self: Box<Self>) -> Option<Reply>;
@@ -104,7 +107,7 @@ pub(crate) fn error_message(body: &Value) -> Option<String> {
         body => body.get("error")?,
     };
     let text = error.get("message").or(Some(error))?.as_str()?;
-    Some(shortened(text))
+    Some(text.to_owned())
 }
 
 /// An error that comes as an event has a name instead of a status.
@@ -117,7 +120,7 @@ fn failed(name: &str, message: &str) -> Trouble {
         "authentication_error" => 401,
         _ => 400,
     };
-    Trouble::Status { status, message: shortened(message), retry_after: None }
+    Trouble::Status { status, message: message.to_owned(), retry_after: None }
 }
 
 /// A schema without what providers refuse at its top.

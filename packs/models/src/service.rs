@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::time::Instant;
-use toolyard_tool::Host;
+use toolyard_tool::{Host, Secret};
 
-use crate::config::{Kind, ModelConfig, ProviderConfig, Secret};
+use crate::config::{Kind, ModelConfig, ProviderConfig};
 use crate::conversation::Usage;
 use crate::provider::Auth;
 use crate::trouble::Trouble;
@@ -81,7 +81,7 @@ impl Service {
     }
 
     fn rests(&self, at: usize) -> bool {
-        let resting = self.resting.lock().unwrap_or_else(PoisonError::into_inner);
+        let resting = self.resting.lock();
         resting.get(at).copied().flatten().is_some_and(|until| Instant::now() < until)
     }
 
@@ -89,7 +89,7 @@ impl Service {
     pub(crate) fn cool_down(&self, at: usize) -> bool {
         let has_next = at + 1 < self.sources.len();
         if has_next {
-            let mut resting = self.resting.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut resting = self.resting.lock();
             resting[at] = Some(Instant::now() + COOL_DOWN);
         }
         has_next

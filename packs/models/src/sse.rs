@@ -53,7 +53,7 @@ impl Events {
                 self.bounded(0)
             }
             "" | "event" | "id" | "retry" => Ok(()),
-            _ => Err(Trouble::Garbage(format!("the line `{}`", shortened(line)))),
+            _ => Err(Trouble::Garbage(format!("the line `{line}`"))),
         }
     }
 

@@ -2,22 +2,28 @@
 
 mod agentic;
 mod agents;
+mod cancelled;
 mod limits;
 mod order;
+mod parameters;
 mod privacy;
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use futures_util::{StreamExt as _, stream};
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep};
-use toolyard_tool::host::{Credentials, FoldersIn, Hooks, NotSignedIn, Verdict};
+use toolyard_tool::host::{
+    Credentials, FoldersIn, Hooks, Limited, LimitedWork, Limits, NotSignedIn, Permit, Verdict,
+};
 use toolyard_tool::{Context, Host, ToolError};
 
 use crate::config::Config;
@@ -52,6 +58,8 @@ pub(super) enum Does {
     Stream(Vec<Value>),
     /// The same, cut off at the end.
     Cut(Vec<Value>),
+    /// The same, without an end.
+    Hang(Vec<Value>),
     /// An answer of Gemini after a while.
     Say(&'static str, Duration),
     Unreachable,
@@ -74,7 +82,7 @@ pub(super) struct Script {
 
 impl Script {
     pub(super) fn sent(&self) -> Vec<Sent> {
-        self.sent.lock().unwrap().clone()
+        self.sent.lock().clone()
     }
 }
 
@@ -98,7 +106,7 @@ impl Wire for Script {
         Box::pin(async move {
             let headers =
                 outgoing.headers.iter().map(|(name, value)| (name.clone(), value.expose().to_owned()));
-            self.sent.lock().unwrap().push(Sent {
+            self.sent.lock().push(Sent {
                 at: self.begun.elapsed(),
                 url: outgoing.url,
                 headers: headers.collect(),
@@ -107,7 +115,8 @@ impl Wire for Script {
             let now = self.running.fetch_add(1, Ordering::SeqCst) + 1;
             self.most_running.fetch_max(now, Ordering::SeqCst);
             let _running = Running(&self.running);
-            let does = self.steps.lock().unwrap().pop_front().unwrap_or_else(|| self.last.clone());
+            let does = self.steps.lock().pop_front().unwrap_or_else(|| self.last.clone());
+            let is_endless = matches!(does, Does::Hang(_));
             let (status, events, is_cut) = match does {
                 Does::Unreachable => return Err(Trouble::Unreachable("no route".into())),
                 Does::Fail(status) => {
@@ -115,7 +124,7 @@ impl Wire for Script {
                     let chunks = stream::iter([Ok(Bytes::from(body))]).boxed();
                     return Ok(Incoming { status, retry_after: None, chunks });
                 }
-                Does::Stream(events) => (200, events, false),
+                Does::Stream(events) | Does::Hang(events) => (200, events, false),
                 Does::Cut(events) => (200, events, true),
                 Does::Say(text, after) => {
                     sleep(after).await;
@@ -127,7 +136,9 @@ impl Wire for Script {
             if is_cut {
                 chunks.push(Err("reset".into()));
             }
-            Ok(Incoming { status, retry_after: None, chunks: stream::iter(chunks).boxed() })
+            let chunks = stream::iter(chunks);
+            let chunks = if is_endless { chunks.chain(stream::pending()).boxed() } else { chunks.boxed() };
+            Ok(Incoming { status, retry_after: None, chunks })
         })
     }
 }
@@ -148,23 +159,57 @@ impl Hooks for TestHooks {
     }
 }
 
-/// A login that is always there.
-struct Login;
+/// A login that is always there, and how often it was used.
+#[derive(Default)]
+pub(super) struct Login(AtomicUsize);
+
+impl Login {
+    pub(super) fn uses(&self) -> usize {
+        self.0.load(Ordering::SeqCst)
+    }
+}
 
 impl Credentials for Login {
     fn token(
         &self,
         provider: &str,
     ) -> std::pin::Pin<Box<dyn Future<Output = Result<String, NotSignedIn>> + Send + 'static>> {
+        self.0.fetch_add(1, Ordering::SeqCst);
         let known = (provider == "google").then(|| "login-token".to_owned());
         let missing = NotSignedIn::new(provider);
         Box::pin(async move { known.ok_or(missing) })
     }
 }
 
+/// Limits of the gateway: `gentle` has one place, and `closed` has none.
+pub(super) struct SharedLimits {
+    gentle: Arc<Semaphore>,
+    pub(super) acquired: Mutex<Vec<(String, String)>>,
+}
+
+impl Limits for SharedLimits {
+    fn acquire(
+        &self,
+        name: &str,
+        work: LimitedWork,
+    ) -> std::pin::Pin<Box<dyn Future<Output = Result<Permit, Limited>> + Send + 'static>> {
+        assert!(work.call.is_some(), "the request is for a call");
+        self.acquired.lock().push((name.to_owned(), work.model.to_string()));
+        let (gentle, is_closed) = (self.gentle.clone(), name == "closed");
+        Box::pin(async move {
+            if is_closed {
+                return Err(Limited::new("closed", "16 calls are waiting already", Duration::from_secs(7)));
+            }
+            Ok(Permit::new(gentle.acquire_owned().await.unwrap()))
+        })
+    }
+}
+
 pub(super) struct Bench {
     pub(super) models: Arc<Models>,
     pub(super) script: Arc<Script>,
+    pub(super) login: Arc<Login>,
+    pub(super) limits: Arc<SharedLimits>,
     pub(super) folder: TempDir,
 }
 
@@ -203,10 +248,14 @@ impl Bench {
         assert_eq!(crate::pack().check(&config), []);
         let config: Config = serde_json::from_value(config).unwrap();
         let folder = tempfile::tempdir().unwrap();
+        let login = Arc::<Login>::default();
+        let limits =
+            Arc::new(SharedLimits { gentle: Arc::new(Semaphore::new(1)), acquired: Mutex::default() });
         let host = Host::builder("models")
             .folders(Arc::new(FoldersIn::new(folder.path().join("state"), folder.path().join("cache"))))
             .hooks(Arc::new(TestHooks(Arc::new(hook))))
-            .credentials(Arc::new(Login))
+            .credentials(login.clone())
+            .limits(limits.clone())
             .build();
         let script = Arc::new(Script {
             begun: Instant::now(),
@@ -217,7 +266,7 @@ impl Bench {
             most_running: AtomicUsize::new(0),
         });
         let models = Arc::new(Models::new(config, host, script.clone()).unwrap());
-        Self { models, script, folder }
+        Self { models, script, login, limits, folder }
     }
 
     pub(super) async fn ask(&self, invocation: Invocation) -> Result<Answered, ToolError> {

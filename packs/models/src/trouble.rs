@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use toolyard_tool::ToolError;
 
+use crate::sse::shortened;
+
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Trouble {
     #[error("cannot be reached: {0}")]
@@ -38,7 +40,7 @@ impl Trouble {
     }
 
     /// Nothing is wrong with the request itself, so another model may answer it.
-    pub(crate) fn is_no_response(&self) -> bool {
+    pub(crate) fn has_no_response(&self) -> bool {
         self.is_rate_limit()
             || self.is_server_side()
             || matches!(
@@ -51,11 +53,14 @@ impl Trouble {
             )
     }
 
-    /// Providers may quote a key, which must not get any further.
-    pub(crate) fn without(mut self, secret: Option<&str>) -> Self {
-        if let (Self::Status { message: text, .. } | Self::Garbage(text), Some(secret)) = (&mut self, secret)
-        {
-            *text = text.replace(secret, "***");
+    /// Providers may quote keys and headers, which must not get any further. The text is shortened only afterwards: a
+    /// cut through a key would leave its beginning.
+    pub(crate) fn presentable<'a>(mut self, secrets: impl IntoIterator<Item = &'a str>) -> Self {
+        if let Self::Status { message: text, .. } | Self::Garbage(text) = &mut self {
+            for secret in secrets.into_iter().filter(|secret| !secret.is_empty()) {
+                *text = text.replace(secret, "***");
+            }
+            *text = shortened(text);
         }
         self
     }
@@ -101,5 +106,19 @@ impl Trouble {
             Self::Empty(_) => "returned no text".to_owned(),
             other => other.to_string(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_secret_at_the_cut_of_a_long_message_leaves_nothing() {
+        let message = format!("{} the key sk-very-secret is unknown", "x".repeat(104));
+        let trouble = Trouble::Status { status: 401, message, retry_after: None };
+        let shown = trouble.presentable(["sk-very-secret"]).to_string();
+        assert!(!shown.contains("sk-"), "{shown}");
+        assert!(shown.ends_with('…') && shown.chars().count() < 160, "{shown}");
     }
 }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use toolyard_tool::path;
+use toolyard_tool::{Secret, path};
 
 #[derive(Clone, Deserialize, JsonSchema)]
 pub(crate) struct Config {
@@ -14,10 +14,13 @@ pub(crate) struct Config {
     /// Follow symbolic links, as long as they stay below the root.
     #[serde(default)]
     pub(crate) allow_symlinks: bool,
+    /// Let connections that do not prove their user change files, too: any program of this machine, of any user, can make one.
+    #[serde(default)]
+    pub(crate) unproven_writes: bool,
     /// How MusicBrainz can reach you, as its rules ask: an e-mail address or a URL.
     pub(crate) contact: Option<String>,
     /// The key of your application at AcoustID, to identify recordings.
-    pub(crate) acoustid_key: Option<String>,
+    pub(crate) acoustid_key: Option<Secret>,
     /// The program `fpcalc`, for what cannot be decoded here, such as Opus; never used if empty.
     #[serde(default = "fpcalc")]
     pub(crate) fpcalc: String,

@@ -1,4 +1,4 @@
-//! Where a scan goes on: after which path, and how much was seen before.
+//! The position at which a scan continues: the last path, and how much was seen before.
 
 use data_encoding::BASE64URL_NOPAD;
 use serde::{Deserialize, Serialize};

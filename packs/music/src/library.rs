@@ -9,7 +9,7 @@ use crate::locks::{Locked, Locks};
 use crate::services::Services;
 use crate::trouble::JailResult as _;
 
-/// What the pack itself keeps in the library: manifests and the journals of plans.
+/// The folder of the pack itself in the library, for manifests and journals of plans.
 pub(crate) const OWN_FOLDER: &str = ".toolyard";
 
 #[derive(Debug)]

@@ -1,9 +1,9 @@
 //! One lock per path, so that a long write to one file does not keep others waiting. A lock on a folder covers
 //! everything in it.
 
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use toolyard_jail::Inside;
 use toolyard_tool::ToolError;
 
@@ -29,7 +29,7 @@ pub(crate) struct Locked<'a> {
 
 impl Locks {
     fn held(&self) -> MutexGuard<'_, Vec<(u64, Inside)>> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+        self.held.lock()
     }
 
     /// Locks all of `paths` at once, which rules out deadlocks. Blocks the thread: never call it in an async
@@ -45,7 +45,7 @@ impl Locks {
                 return Err(ToolError::new(format!("another call is still changing `{taken}`"))
                     .hint("try again when that call has ended"));
             }
-            held = self.released.wait_timeout(held, LOOK_EVERY).unwrap_or_else(PoisonError::into_inner).0;
+            self.released.wait_for(&mut held, LOOK_EVERY);
         }
         let id = held.iter().map(|(id, _)| id + 1).max().unwrap_or_default();
         held.extend(paths.iter().map(|path| (id, (*path).clone())));

@@ -26,7 +26,7 @@ pub(crate) fn relocate(
     after(jail.rename(from, to, existing), jail, from, to, existing, go_on)
 }
 
-/// What is to be done after an attempted rename.
+/// The next action after an attempted rename.
 fn after(
     renamed: Result<(), JailError>,
     jail: &Jail,

@@ -81,7 +81,7 @@ macro_rules! fields {
         }
 
         impl TagChange {
-            /// What is given, as texts, by the key of tag formats.
+            /// The given fields as texts, by the key of tag formats.
             pub(crate) fn given(&self) -> Vec<(Field, String)> {
                 let mut given = Vec::new();
                 $(if let Some(value) = &self.$name {

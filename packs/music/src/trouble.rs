@@ -1,4 +1,4 @@
-//! From what went wrong to what a model can do about it.
+//! Converts errors to messages that state what a model can do about them.
 
 use toolyard_jail::JailError;
 use toolyard_tool::ToolError;

@@ -9,14 +9,14 @@ use toolyard_jail::{Entry, Folder, Inside, Jail, JailError, Kind, Look};
 
 use crate::library::OWN_FOLDER;
 
-/// What the pack takes for audio.
+/// The extensions of audio files.
 pub(crate) const AUDIO: [&str; 14] =
     ["mp3", "flac", "m4a", "m4b", "mp4", "ogg", "opus", "wav", "aac", "aiff", "aif", "ape", "wv", "mpc"];
 
 /// Deeper folders are not walked.
 pub(crate) const DEEPEST: u32 = 16;
 
-/// What a walk should look at.
+/// The selection of a walk.
 #[derive(Clone, Debug)]
 pub(crate) struct Wanted {
     /// Lower case, without the dot; empty for every file.
@@ -51,7 +51,7 @@ pub(crate) enum Flow {
     Stop,
 }
 
-/// What a walk has to say besides its files.
+/// Notes of a walk besides its files.
 #[derive(Default)]
 pub(crate) struct Remarks {
     pub(crate) warnings: Vec<String>,
@@ -99,7 +99,7 @@ impl<E: From<JailError>> Walk<'_, E> {
     fn folder(&mut self, folder: &Folder, after: Option<&Inside>, depth: u32) -> Result<Flow, E> {
         let entries = match folder.entries() {
             Ok(entries) => entries,
-            // One folder that cannot be read is no reason to see nothing.
+            // One folder that cannot be read is not a reason to see nothing.
             Err(error) if depth > 0 => {
                 self.remarks.warn(error.to_string());
                 return Ok(Flow::On);

@@ -13,7 +13,7 @@ use crate::Config;
 const LONGEST: u64 = 1024 * 1024;
 /// How many scripts of one file are listed.
 const MOST: usize = 200;
-/// What Cargo does with every package.
+/// The commands that Cargo has for every package.
 const CARGO: [&str; 6] = ["build", "check", "test", "run", "clippy", "bench"];
 
 /// A script of the project.

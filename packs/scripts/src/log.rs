@@ -1,10 +1,10 @@
-//! What a script printed: the last lines, each with its time, its stream and its level, and the filters that readers
+//! The output of a script: the last lines, each with its time, its stream and its level, and the filters that readers
 //! use.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
+use parking_lot::{Mutex, MutexGuard};
 use regex_lite::Regex;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -64,7 +64,7 @@ impl Filter {
     }
 }
 
-/// What was found, the oldest first.
+/// The matching lines, the oldest first.
 #[derive(Debug)]
 pub(crate) struct Found {
     pub(crate) lines: Vec<Line>,
@@ -72,7 +72,7 @@ pub(crate) struct Found {
     pub(crate) left_out: usize,
     /// The number of the last line that was printed, to ask for what comes after it.
     pub(crate) last: u64,
-    /// How many lines after the place that was asked for are not kept any more.
+    /// How many lines after the requested position have been dropped.
     pub(crate) lost: u64,
 }
 
@@ -88,7 +88,7 @@ impl Log {
     }
 
     fn lines(&self) -> MutexGuard<'_, VecDeque<Line>> {
-        self.lines.lock().unwrap_or_else(PoisonError::into_inner)
+        self.lines.lock()
     }
 
     pub(crate) fn push(&self, stream: Stream, bytes: &[u8]) {

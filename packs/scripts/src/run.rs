@@ -1,10 +1,11 @@
 //! Scripts that run, and those that have ended. Each is a child of the gateway under its guard, so that none outlives
 //! it, and is stopped with everything that it has started.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::sync::watch;
 use toolyard_tool::host::{Child, ChildCommand};
@@ -82,10 +83,10 @@ impl Runs {
     }
 
     fn all(&self) -> MutexGuard<'_, Vec<Arc<Run>>> {
-        self.all.lock().unwrap_or_else(PoisonError::into_inner)
+        self.all.lock()
     }
 
-    /// Those that run and the last that have ended, the newest first.
+    /// The running scripts and the last ones that have ended, the newest first.
     pub(crate) fn list(&self) -> Vec<Arc<Run>> {
         self.all().iter().rev().cloned().collect()
     }

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 pub(crate) struct Config {
     /// The programs whose sessions can be read: `claude`, `codex`, `gemini`.
     pub(crate) programs: Vec<Program>,
-    /// Folders whose sessions and skills every client may read, besides those of its own roots.
+    /// Folders whose sessions and skills every client may read, besides those of its own folder and roots.
     #[serde(default)]
     #[schemars(transform = toolyard_tool::path)]
     pub(crate) projects: Vec<PathBuf>,

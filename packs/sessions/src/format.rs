@@ -14,10 +14,12 @@ use crate::config::Program;
 pub(crate) struct Message {
     pub(crate) role: String,
     pub(crate) time: Option<String>,
-    /// What was written, with a line for each call of a tool.
+    /// The text of the message, with a line for each call of a tool.
     pub(crate) text: String,
     /// Files that the message changed.
     pub(crate) edits: Vec<Edit>,
+    /// The sub-agent that it is from, if it is not of the conversation itself.
+    pub(crate) agent: Option<String>,
 }
 
 /// A change of a file.
@@ -28,7 +30,7 @@ pub(crate) struct Edit {
     pub(crate) added: String,
 }
 
-/// What a line means for the order of messages.
+/// The effect of a line on the order of messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     /// A message below another one; the same id again replaces it.
@@ -45,7 +47,7 @@ pub(crate) enum Step {
     Unknown,
 }
 
-/// What a session is about.
+/// The head of a session: its id, folder and title.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct About {
     pub(crate) id: Option<String>,
@@ -70,11 +72,12 @@ pub(crate) fn message(program: Program, line: &Value, id: Option<&str>) -> Optio
     }
 }
 
-/// All messages of a line.
+/// All messages of a line, also those of sub-agents.
 pub(crate) fn messages(program: Program, line: &Value) -> Vec<Message> {
     match step(program, line) {
         Step::Several(ids) => ids.iter().filter_map(|id| message(program, line, Some(id))).collect(),
         Step::Message { .. } => message(program, line, None).into_iter().collect(),
+        Step::About if program == Program::Claude => claude::of_agent(line).into_iter().collect(),
         Step::Rewind(_) | Step::About | Step::Unknown => Vec::new(),
     }
 }

@@ -1,12 +1,15 @@
 //! The pack `sessions`: search the sessions of Claude Code, Codex and Gemini, and the skills on disk.
 //!
 //! `sessions` finds transcripts and decides which of them a caller may read. `transcript` reads one, `format` knows the
-//! forms of the programs, `lines` reads files of any size. `redact` removes secrets from everything that leaves. `skills`
+//! forms of the programs, `lines` reads files of any size, `filter` skips lines without a word. `owner` checks who a
+//! file belongs to. `redact` removes secrets from everything that leaves. `skills`
 //! finds skills and commands. `tools` holds the functions that clients call.
 
 mod config;
+mod filter;
 mod format;
 mod lines;
+mod owner;
 mod redact;
 mod sessions;
 mod skills;

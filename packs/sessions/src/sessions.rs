@@ -1,18 +1,21 @@
 //! Which transcripts there are, and which of them a caller may read.
 
-use std::collections::BTreeMap;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap, HashMap};
 use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::Value;
 use toolyard_tool::{Context, Host, ToolError};
 
 use crate::config::{Config, Program};
+use crate::owner::is_own;
 use crate::transcript::Transcript;
 
-/// Files that are looked at; a home folder with more keeps its newest.
+/// Files of one program that are looked at. If there are more, the newest ones are.
 const MOST_FILES: usize = 20_000;
 
-/// What the tools share.
+/// The state that all tools share.
 pub(crate) struct Sessions {
     pub(crate) config: Config,
     pub(crate) host: Host,
@@ -34,10 +37,14 @@ impl Scope {
 }
 
 impl Sessions {
-    /// The folders of the caller: its roots and those of the config; narrowed to one project if one is named.
+    /// The folders of the caller: the one that it works in, its roots, and those of the config; narrowed to one project
+    /// if one is named.
     pub(crate) async fn scope(&self, context: &Context, project: Option<&str>) -> Result<Scope, ToolError> {
         let mut folders: Vec<PathBuf> = self.config.projects.iter().map(|folder| real(folder)).collect();
-        // A client states its own roots; only a proven user may widen the config with them.
+        // A client states its own folder and roots; only a proven user may widen the config with them.
+        if context.is_proven() {
+            folders.extend(context.client_folder().map(real));
+        }
         if context.is_proven() && context.has_roots() {
             let roots = context.roots().await?;
             folders.extend(
@@ -50,7 +57,7 @@ impl Sessions {
                 Scope::Below(folders) if folders.is_empty() => Err(ToolError::new(
                     "the folder of this client is unknown, so it is not known which sessions are its own",
                 )
-                .hint("name folders as `projects` in [packs.sessions], or set `everywhere = true` there")),
+                .hint("start it in the folder of its project with `toolyard stdio`, name folders as `projects` in [packs.sessions], or set `everywhere = true` there")),
                 _ => Ok(scope),
             };
         };
@@ -68,10 +75,14 @@ impl Sessions {
         let mut found = Vec::new();
         for program in &self.config.programs {
             let gemini = if *program == Program::Gemini { gemini_projects(&home) } else { BTreeMap::new() };
-            let mut files = Vec::new();
-            collect(&program.folder(&home), *program, 5, &mut files);
+            let files = newest(&program.folder(&home), *program, MOST_FILES);
+            let (agents, files): (Vec<_>, Vec<_>) =
+                files.into_iter().partition(|path| *program == Program::Claude && is_agent(path));
+            let by_agents = by_session(agents);
             for path in files {
                 let Ok(mut transcript) = Transcript::new(*program, path) else { continue };
+                // Two files can have one id: a session that was continued repeats the lines of the first.
+                transcript.agents = by_agents.get(&transcript.id()).cloned().unwrap_or_default();
                 if *program == Program::Gemini && transcript.about.folder.is_none() {
                     transcript.about.folder = project_of(&transcript.path, &gemini);
                 }
@@ -108,16 +119,32 @@ pub(crate) fn real(path: &Path) -> PathBuf {
     std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
 }
 
-/// Files of transcripts below a folder. Links are not followed, so that nothing outside is read.
-fn collect(folder: &Path, program: Program, depth: usize, files: &mut Vec<PathBuf>) {
+/// The newest files of transcripts below a folder, at most so many, newest first.
+fn newest(folder: &Path, program: Program, most: usize) -> Vec<PathBuf> {
+    let mut found = BinaryHeap::new();
+    collect(folder, program, 5, most, &mut found);
+    found.into_sorted_vec().into_iter().map(|Reverse((_, path))| path).collect()
+}
+
+/// Files with the time of their last change; the oldest is on top.
+type Found = BinaryHeap<Reverse<(SystemTime, PathBuf)>>;
+
+/// Files of transcripts below a folder. Links are not followed, so that nothing outside is read, and files of other
+/// users are left out: they could put text into what an agent reads.
+fn collect(folder: &Path, program: Program, depth: usize, most: usize, found: &mut Found) {
     let Ok(entries) = std::fs::read_dir(folder) else { return };
     for entry in entries.flatten() {
         let Ok(kind) = entry.file_type() else { continue };
         let path = entry.path();
         if kind.is_dir() && depth > 0 {
-            collect(&path, program, depth - 1, files);
-        } else if kind.is_file() && files.len() < MOST_FILES && is_transcript(program, &path) {
-            files.push(path);
+            collect(&path, program, depth - 1, most, found);
+        } else if kind.is_file() && is_transcript(program, &path) {
+            // The metadata of an entry is that of a link, not of what it leads to.
+            let Some(file) = entry.metadata().ok().filter(is_own) else { continue };
+            found.push(Reverse((file.modified().unwrap_or(UNIX_EPOCH), path)));
+            if found.len() > most {
+                found.pop();
+            }
         }
     }
 }
@@ -128,11 +155,25 @@ fn is_transcript(program: Program, path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     is_lines
         && match program {
-            // Sub-agents have files of their own, which belong to a session.
-            Program::Claude => !name.starts_with("agent-"),
+            Program::Claude => true,
             Program::Codex => name.starts_with("rollout-"),
             Program::Gemini => parent() == "chats",
         }
+}
+
+/// The files of sub-agents by the session that each belongs to.
+fn by_session(agents: Vec<PathBuf>) -> HashMap<String, Vec<PathBuf>> {
+    let mut by_session: HashMap<String, Vec<PathBuf>> = HashMap::new();
+    for agent in agents.into_iter().filter_map(|path| Transcript::new(Program::Claude, path).ok()) {
+        by_session.entry(agent.id()).or_default().push(agent.path);
+    }
+    by_session
+}
+
+/// Whether it is the file of a sub-agent of Claude Code: beside that of the session it belongs to, or in a folder of
+/// that session. Its lines name the session.
+fn is_agent(path: &Path) -> bool {
+    path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("agent-"))
 }
 
 /// The folders of Gemini's projects by their short names.
@@ -151,4 +192,32 @@ fn gemini_projects(home: &Path) -> BTreeMap<String, String> {
 fn project_of(path: &Path, projects: &BTreeMap<String, String>) -> Option<String> {
     let name = path.parent()?.parent()?.file_name()?.to_str()?;
     projects.get(name).cloned()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn of_more_files_than_the_limit_the_newest_are_kept_wherever_they_are() {
+        let folder = tempfile::tempdir().unwrap();
+        let begin = UNIX_EPOCH + Duration::from_secs(1_000_000);
+        // The newest ones are first, last and in the middle of the order of names.
+        for (at, age) in [1, 90, 80, 2, 70, 60, 3].into_iter().enumerate() {
+            let project = folder.path().join(format!("p{}", at % 3));
+            std::fs::create_dir_all(&project).unwrap();
+            let file = File::create(project.join(format!("{at}-{age}.jsonl"))).unwrap();
+            file.set_modified(begin - Duration::from_secs(age)).unwrap();
+        }
+        let names = |most: usize| -> Vec<String> {
+            let found = newest(folder.path(), Program::Claude, most);
+            found.iter().map(|path| path.file_stem().unwrap().to_string_lossy().into_owned()).collect()
+        };
+        assert_eq!(names(3), ["0-1", "3-2", "6-3"]);
+        assert_eq!(names(5), ["0-1", "3-2", "6-3", "5-60", "4-70"]);
+        assert_eq!(names(100).len(), 7);
+    }
 }

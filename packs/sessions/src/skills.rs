@@ -13,7 +13,7 @@ const SKILL_FOLDERS: [&str; 4] = [".claude/skills", ".agents/skills", ".codex/sk
 const COMMANDS: &str = ".claude/commands";
 const MOST_FILE: u64 = 1 << 20;
 const MOST_SKILLS: usize = 2000;
-/// What the extension allows one skill: files, and their size together.
+/// The limits of the extension for one skill: the number of files, and their total size.
 const MOST_FILES: usize = 512;
 const MOST_SIZE: usize = 16 << 20;
 
@@ -110,8 +110,8 @@ fn read(path: &Path, name: String, is_command: bool, of_project: bool) -> Option
     })
 }
 
-/// A skill as the protocol's extension serves it, with all files of its folder. Commands are not skills, and neither is a
-/// folder whose name is not that of its skill.
+/// A skill as the protocol's extension serves it, with all files of its folder. Commands are not skills, and neither is
+/// a folder whose name is not that of its skill.
 pub(crate) fn served(skill: &Skill) -> Option<toolyard_tool::Skill> {
     let folder = skill.path.parent().filter(|_| !skill.is_command)?;
     let front = frontmatter::read(&skill.text)?;

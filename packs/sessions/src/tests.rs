@@ -1,5 +1,7 @@
 //! The tools over transcripts in the forms that the programs write.
 
+mod agents;
+
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
@@ -270,6 +272,25 @@ async fn the_session_that_wrote_a_line_of_a_file_is_named() {
     let outside =
         blame::session_blame(&home.sessions, &context(), args(json!({ "path": "/etc/hostname" }))).await;
     assert!(outside.err().unwrap().to_string().contains("is not below a folder of this client"));
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn links_to_transcripts_elsewhere_are_not_followed() {
+    let home = Home::with_all();
+    let line = claude_line("user", "a", Value::Null, &json!("a foreign lighthouse"), &home.project());
+    let outside = home.write("outside/d00d-5555.jsonl", &[line]);
+    let folder = home.path(".claude/projects/-project");
+    std::os::unix::fs::symlink(&outside, folder.join("d00d-5555.jsonl")).unwrap();
+    std::os::unix::fs::symlink(outside.parent().unwrap(), home.path(".claude/projects/-linked")).unwrap();
+    let found = async || {
+        let query = args(json!({ "query": "foreign lighthouse" }));
+        shown(search::session_search(&home.sessions, &context(), query).await).as_array().unwrap().len()
+    };
+    assert_eq!(found().await, 0);
+    // The same file in the folder itself is found.
+    std::fs::rename(&outside, folder.join("d00d-5555.jsonl")).unwrap();
+    assert_eq!(found().await, 1);
 }
 
 #[tokio::test]

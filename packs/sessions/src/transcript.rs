@@ -2,7 +2,7 @@
 //! messages are kept while a file is read, so that its size does not matter.
 
 use std::collections::HashMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::Value;
@@ -12,7 +12,7 @@ use crate::config::Program;
 use crate::format::{self, About, Message, Step};
 use crate::lines::{Lines, Place};
 
-/// What a session is about is in its first lines.
+/// How many lines are read to find the head of a session.
 const HEAD_LINES: usize = 60;
 
 /// A file with a session.
@@ -23,6 +23,8 @@ pub(crate) struct Transcript {
     pub(crate) modified: SystemTime,
     pub(crate) bytes: u64,
     pub(crate) about: About,
+    /// The files of its sub-agents.
+    pub(crate) agents: Vec<PathBuf>,
 }
 
 /// The last messages of a transcript.
@@ -59,7 +61,12 @@ impl Transcript {
                 break;
             }
         }
-        Ok(Self { program, path, modified, bytes, about })
+        Ok(Self { program, path, modified, bytes, about, agents: Vec::new() })
+    }
+
+    /// Its own file, and those of its sub-agents.
+    pub(crate) fn files(&self) -> impl Iterator<Item = &Path> {
+        std::iter::once(&self.path).chain(&self.agents).map(PathBuf::as_path)
     }
 
     /// The id that clients name it by.

@@ -5,11 +5,19 @@
 //! [`elements`].
 #![warn(missing_docs)]
 
-use accesskit::{NodeId, Role, Toggled, TreeUpdate};
+mod check;
+
+use std::collections::{HashMap, HashSet};
+
+use accesskit::{NodeId, Role, Toggled, TreeId, TreeUpdate};
 use accesskit_consumer::{FullNodeId, NodeRef, Tree as ConsumerTree, TreeChangeHandler};
-use toolyard_ui::{ElementId, Tree, TreeNode};
+use toolyard_ui::{ElementBounds, ElementId, Tree, TreeNode};
 
 pub use accesskit;
+pub use check::InvalidUpdate;
+
+/// How many elements around one are looked at.
+const DEEPEST: usize = 200;
 
 /// The accessible tree of one window.
 pub struct WindowTree {
@@ -21,6 +29,8 @@ pub struct WindowTree {
     scale: f64,
     tree: ConsumerTree,
     last: TreeUpdate,
+    /// The part of each element that can be seen, as far as the adapter knows it.
+    seen: HashMap<NodeId, ElementBounds>,
 }
 
 impl std::fmt::Debug for WindowTree {
@@ -31,9 +41,15 @@ impl std::fmt::Debug for WindowTree {
 
 impl WindowTree {
     /// The tree of a window from its first update, which must be complete. `id` is what the adapter calls the window.
-    pub fn new(id: u64, update: TreeUpdate) -> Self {
+    pub fn new(id: u64, mut update: TreeUpdate) -> Result<Self, InvalidUpdate> {
+        if update.tree_id != TreeId::ROOT {
+            return Err(InvalidUpdate::NoRoot);
+        }
+        without_embedded_trees(&mut update);
+        check::check(None, &update)?;
         let tree = ConsumerTree::new(update.clone(), true);
-        Self { id: ElementId(id), title: String::new(), size: (0.0, 0.0), scale: 1.0, tree, last: update }
+        let (title, seen) = (String::new(), HashMap::new());
+        Ok(Self { id: ElementId(id), title, size: (0.0, 0.0), scale: 1.0, tree, last: update, seen })
     }
 
     /// The title of the window, its size in logical pixels, and how many pixels of the tree's coordinates make one of
@@ -47,31 +63,80 @@ impl WindowTree {
         is_new
     }
 
-    /// Applies an update. Returns whether anything is different from before.
-    pub fn update(&mut self, update: TreeUpdate) -> bool {
-        let is_new = update != self.last;
-        if is_new {
-            self.last = update.clone();
-            self.tree.update_and_process_changes(update, &mut Ignore);
-        }
+    /// How many pixels of the tree's coordinates make one logical pixel.
+    pub fn scale(&self) -> f64 {
+        self.scale
+    }
+
+    /// The part of each element that can be seen, in logical pixels of the window, for toolkits that do not mark the
+    /// elements which clip what is inside them. Returns whether anything is different from before.
+    pub fn seen(&mut self, parts: HashMap<NodeId, ElementBounds>) -> bool {
+        let is_new = parts != self.seen;
+        self.seen = parts;
         is_new
     }
 
-    /// What the adapter calls the window.
+    /// Applies an update. Returns whether anything is different from before. An invalid update changes nothing.
+    ///
+    /// An update with another root must be complete. Trees that are embedded in the tree of the window are left out.
+    pub fn update(&mut self, mut update: TreeUpdate) -> Result<bool, InvalidUpdate> {
+        if update.tree_id != TreeId::ROOT {
+            return Ok(false);
+        }
+        without_embedded_trees(&mut update);
+        let is_new = update != self.last;
+        if is_new {
+            let root = self.tree.state().root().locate().0;
+            if update.tree.as_ref().is_some_and(|tree| tree.root != root) {
+                // The consumer removes elements that it still needs if an element of its tree becomes the root.
+                check::check(None, &update)?;
+                self.tree = ConsumerTree::new(update.clone(), true);
+            } else {
+                check::check(Some(self.tree.state()), &update)?;
+                self.tree.update_and_process_changes(update.clone(), &mut Ignore);
+            }
+            self.last = update;
+        }
+        Ok(is_new)
+    }
+
+    /// The id of the window's root element.
     pub fn id(&self) -> ElementId {
         self.id
     }
 
     /// Whether an element with this id is in the window.
     pub fn has(&self, element: ElementId) -> bool {
-        let mut waiting = vec![self.tree.state().root()];
-        while let Some(node) = waiting.pop() {
-            if node.locate().0 == NodeId(element.0) {
-                return true;
-            }
-            waiting.extend(node.children());
+        self.tree.state().node_by_tree_local_id(NodeId(element.0), TreeId::ROOT).is_some()
+    }
+
+    /// The part of an element that the elements around it show.
+    fn seen_part(&self, node: &NodeRef<'_>) -> Option<ElementBounds> {
+        let own = self.seen.get(&node.locate().0).copied();
+        let around = std::iter::successors(node.parent(), NodeRef::parent).take(DEEPEST);
+        let clips = around.filter(NodeRef::clips_children).filter_map(|around| self.bounds(&around));
+        clips.chain(own).reduce(|one, other| one.intersection(&other))
+    }
+
+    /// Where an element is, in logical pixels of the window.
+    fn bounds(&self, node: &NodeRef<'_>) -> Option<ElementBounds> {
+        // Computing the bounds takes a step for each element around this one.
+        if std::iter::successors(node.parent(), NodeRef::parent).nth(DEEPEST).is_some() {
+            return None;
         }
-        false
+        let bounds = node.bounding_box()?;
+        let [x, y, width, height] =
+            [bounds.x0, bounds.y0, bounds.width(), bounds.height()].map(|length| length / self.scale);
+        Some(ElementBounds::new(x, y, width, height))
+    }
+}
+
+/// Makes elements that embed another tree empty: the ids of that tree are not unique in the window.
+fn without_embedded_trees(update: &mut TreeUpdate) {
+    for (_, node) in &mut update.nodes {
+        if node.tree_id().is_some() {
+            node.clear_tree_id();
+        }
     }
 }
 
@@ -99,16 +164,19 @@ pub fn elements<'a>(windows: impl IntoIterator<Item = &'a WindowTree>) -> Tree {
     })
 }
 
-/// What is directly inside an element, as an agent sees it.
+/// The direct children of an element, as an agent sees them.
 fn shown_children(node: &NodeRef<'_>) -> Vec<FullNodeId> {
     let mut shown = Vec::new();
+    let mut opened = HashSet::new();
     let mut waiting: Vec<NodeRef<'_>> = node.children().rev().collect();
     while let Some(child) = waiting.pop() {
         match child.role() {
             // The lines of a text, which its element already has as its value.
             Role::TextRun => {}
-            Role::GenericContainer | Role::Unknown if !child.has_label() && child.author_id().is_none() => {
-                waiting.extend(child.children().rev());
+            Role::GenericContainer | Role::Unknown if !is_labelled(&child) && child.author_id().is_none() => {
+                if opened.insert(child.id()) {
+                    waiting.extend(child.children().rev());
+                }
             }
             _ => shown.push(child.id()),
         }
@@ -116,15 +184,28 @@ fn shown_children(node: &NodeRef<'_>) -> Vec<FullNodeId> {
     shown
 }
 
+/// Whether the consumer can look up the label of an element: it panics if the label is another element that is gone.
+fn has_known_labels(node: &NodeRef<'_>) -> bool {
+    let state = node.tree_state;
+    node.data().labelled_by().iter().all(|label| state.node_by_tree_local_id(*label, TreeId::ROOT).is_some())
+}
+
+fn is_labelled(node: &NodeRef<'_>) -> bool {
+    node.data().label().is_some() || (has_known_labels(node) && node.has_label())
+}
+
 impl WindowTree {
     fn describe(&self, node: &NodeRef<'_>) -> TreeNode {
         let mut element = TreeNode::new(&format!("{:?}", node.role())).id(node.locate().0.0);
-        if let Some(bounds) = node.bounding_box() {
-            let [x, y] = [bounds.x0, bounds.y0].map(|edge| edge / self.scale);
-            element = element.at(x, y, bounds.width() / self.scale, bounds.height() / self.scale);
+        if let Some(ElementBounds { x, y, width, height }) = self.bounds(node) {
+            element = element.at(x, y, width, height);
         }
+        if let Some(part) = self.seen_part(node) {
+            element = element.seen(part);
+        }
+        let label = if is_labelled(node) { node.label() } else { None };
         let own = if node.label_comes_from_value() { node.value() } else { None };
-        element = element.named(&node.label().or(own).unwrap_or_default());
+        element = element.named(&label.or(own).unwrap_or_default());
         for (key, value) in properties(node) {
             element = element.property(key, &value);
         }
@@ -165,96 +246,4 @@ fn toggled(state: Toggled) -> &'static str {
 }
 
 #[cfg(test)]
-mod tests {
-    use accesskit::{Affine, Node, Rect, TreeId, TreeInfo, Vec2};
-
-    use super::*;
-
-    fn node(role: Role, bounds: Option<Rect>, children: &[u64]) -> Node {
-        let mut node = Node::new(role);
-        if let Some(bounds) = bounds {
-            node.set_bounds(bounds);
-        }
-        node.set_children(children.iter().copied().map(NodeId).collect::<Vec<_>>());
-        node
-    }
-
-    fn update(nodes: Vec<(u64, Node)>, focus: u64) -> TreeUpdate {
-        let nodes = nodes.into_iter().map(|(id, node)| (NodeId(id), node)).collect();
-        let tree = Some(TreeInfo::new(NodeId(1)));
-        TreeUpdate { nodes, tree, tree_id: TreeId::ROOT, focus: NodeId(focus) }
-    }
-
-    /// A window at twice the scale, with a scrolled list that has a check box, a field and something hidden.
-    fn window(id: u64) -> WindowTree {
-        let mut root = node(Role::Window, Some(Rect::new(0.0, 0.0, 400.0, 300.0)), &[2]);
-        root.set_transform(Affine::scale(2.0));
-        let mut moved = node(Role::GenericContainer, None, &[3, 4, 5]);
-        moved.set_transform(Affine::translate(Vec2::new(10.0, -20.0)));
-        let mut check = node(Role::CheckBox, Some(Rect::new(0.0, 50.0, 80.0, 70.0)), &[]);
-        check.set_label("Urgent");
-        check.set_toggled(Toggled::True);
-        check.set_author_id("urgent");
-        let mut field = node(Role::TextInput, Some(Rect::new(0.0, 80.0, 80.0, 100.0)), &[]);
-        field.set_value("Milk");
-        let mut hidden = node(Role::Button, Some(Rect::new(0.0, 110.0, 80.0, 130.0)), &[]);
-        hidden.set_label("Secret");
-        hidden.set_hidden();
-        let nodes = vec![(1, root), (2, moved), (3, check), (4, field), (5, hidden)];
-        let mut window = WindowTree::new(id, update(nodes, 4));
-        window.frame("Notes", (400.0, 300.0), 2.0);
-        window
-    }
-
-    #[test]
-    fn bounds_are_logical_pixels_of_the_window_through_transforms_and_scale() {
-        let tree = elements([&window(70)]);
-        let check = tree.by_name("urgent", None).next().unwrap();
-        let bounds = tree.info(check).bounds;
-        assert_eq!((bounds.x, bounds.y, bounds.width, bounds.height), (10.0, 30.0, 80.0, 20.0));
-        assert_eq!(
-            tree.info(check).path,
-            "Window[0]/CheckBox[0]",
-            "the container without a label is left out"
-        );
-    }
-
-    #[test]
-    fn properties_are_what_a_user_sees() {
-        let tree = elements([&window(70)]);
-        let properties = |name: &str| tree.info(tree.by_name(name, None).next().unwrap()).properties.clone();
-        assert_eq!(properties("urgent")["checked"], "true");
-        assert_eq!(properties("urgent")["automationId"], "urgent");
-        assert_eq!(properties("TextInput")["value"], "Milk");
-        assert_eq!(properties("TextInput")["focused"], "true");
-        let hidden = tree.by_name("Secret", None).next().unwrap();
-        assert!(!tree.is_visible(hidden));
-    }
-
-    #[test]
-    fn several_windows_keep_their_own_ids() {
-        let (first, second) = (window(70), window(71));
-        let tree = elements([&first, &second]);
-        let windows: Vec<_> =
-            tree.windows().map(|window| (tree.id(window).0, tree.info(window).path.clone())).collect();
-        assert_eq!(windows, [(70, "Window[0]".to_owned()), (71, "Window[1]".to_owned())]);
-        assert!(first.has(ElementId(4)) && !first.has(ElementId(99)));
-    }
-
-    #[test]
-    fn the_value_of_a_password_is_not_shown() {
-        let root = node(Role::Window, None, &[2]);
-        let mut field = node(Role::PasswordInput, Some(Rect::new(0.0, 0.0, 10.0, 10.0)), &[]);
-        field.set_value("hunter2");
-        let window = WindowTree::new(1, update(vec![(1, root), (2, field)], 1));
-        assert!(!format!("{:?}", elements([&window])).contains("hunter2"));
-    }
-
-    #[test]
-    fn an_update_without_a_change_is_none() {
-        let mut window = window(70);
-        let same = window.last.clone();
-        assert!(!window.update(same) && !window.frame("Notes", (400.0, 300.0), 2.0));
-        assert!(window.frame("Notes *", (400.0, 300.0), 2.0));
-    }
-}
+mod tests;

@@ -25,14 +25,14 @@ const GOODBYE: Duration = Duration::from_secs(2);
 /// The state of an app's registration.
 ///
 /// ```
-/// use toolyard_app::{App, Door, Standing};
+/// use toolyard_app::{App, Door, AppStatus};
 /// use toolyard_tool::ToolSet;
 ///
-/// fn word(standing: &Standing) -> String {
-///     match standing {
-///         Standing::Registered => "agents can call it".into(),
-///         Standing::Away(None) => "dialling".into(),
-///         Standing::Away(Some(why)) => format!("not yet: {why}"),
+/// fn word(status: &AppStatus) -> String {
+///     match status {
+///         AppStatus::Registered => "agents can call it".into(),
+///         AppStatus::Away(None) => "dialling".into(),
+///         AppStatus::Away(Some(why)) => format!("not yet: {why}"),
 ///     }
 /// }
 ///
@@ -41,12 +41,12 @@ const GOODBYE: Duration = Duration::from_secs(2);
 /// // A listener that accepts the connection and sends nothing.
 /// let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
 /// let app = App::new("Greeter", ToolSet::new("greeter", "1.0.0")).at(Door::Tcp(silent.local_addr()?));
-/// assert_eq!(word(&app.start().standing()), "dialling");
+/// assert_eq!(word(&app.start().status()), "dialling");
 /// # Ok(())
 /// # }
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum AppStatus {
     /// Connecting, or waiting to connect again; with the reason, if something went wrong.
     Away(Option<String>),
     /// Registered and callable.
@@ -119,7 +119,7 @@ impl App {
         }
     }
 
-    /// Where Toolyard is; by default `127.0.0.1:5100`.
+    /// The address of Toolyard; by default `127.0.0.1:5100`.
     #[must_use]
     pub fn at(mut self, door: Door) -> Self {
         self.door = door;
@@ -171,15 +171,15 @@ impl App {
 
     /// Keeps the app registered until the future is dropped.
     pub async fn run(self) {
-        let (standing, _) = watch::channel(Standing::Away(None));
+        let (status, _) = watch::channel(AppStatus::Away(None));
         let scope = Scope::new();
         let _ends = EndOnDrop(scope.clone());
-        self.keep(&standing, &scope).await;
+        self.keep(&status, &scope).await;
     }
 
     /// The same in the background, until it is ended or dropped.
     pub fn start(self) -> Running {
-        let (standing, seen) = watch::channel(Standing::Away(None));
+        let (status, seen) = watch::channel(AppStatus::Away(None));
         let scope = Scope::new();
         let inner = scope.clone();
         let (stop, mut stopped) = watch::channel(false);
@@ -187,19 +187,19 @@ impl App {
         let finish = finished.clone().drop_guard();
         scope.spawn(async move {
             let _finish = finish;
-            self.keep_until(&standing, &inner, &mut stopped).await;
+            self.keep_until(&status, &inner, &mut stopped).await;
         });
-        Running { scope, standing: seen, stop, finished }
+        Running { scope, status: seen, stop, finished }
     }
 
-    async fn keep(&self, standing: &watch::Sender<Standing>, scope: &Scope) {
+    async fn keep(&self, status: &watch::Sender<AppStatus>, scope: &Scope) {
         let (_stop, mut stopped) = watch::channel(false);
-        self.keep_until(standing, scope, &mut stopped).await;
+        self.keep_until(status, scope, &mut stopped).await;
     }
 
     async fn keep_until(
         &self,
-        standing: &watch::Sender<Standing>,
+        status: &watch::Sender<AppStatus>,
         scope: &Scope,
         stopped: &mut watch::Receiver<bool>,
     ) {
@@ -207,23 +207,23 @@ impl App {
         while !*stopped.borrow() {
             let mut session = Session::new(&self.name, self.link.clone(), scope);
             let token = self.token.as_ref().map(|make| make());
-            let ended = session.run(&self.door, &mut session_id, token, standing, stopped).await;
+            let ended = session.run(&self.door, &mut session_id, token, status, stopped).await;
             let why = match ended {
                 Ended::Stopped => break,
                 Ended::Lost(why) => why,
             };
-            if *standing.borrow() == Standing::Registered {
+            if *status.borrow() == AppStatus::Registered {
                 wait = self.first_wait;
             }
             tracing::debug!(app = %self.name, %why, "not registered");
-            standing.send_replace(Standing::Away(Some(why)));
+            status.send_replace(AppStatus::Away(Some(why)));
             tokio::select! {
                 () = tokio::time::sleep(wait) => {}
                 _ = stopped.wait_for(|stopped| *stopped) => break,
             }
             wait = (wait * 2).min(LONGEST_WAIT);
         }
-        standing.send_replace(Standing::Away(None));
+        status.send_replace(AppStatus::Away(None));
     }
 }
 
@@ -245,7 +245,7 @@ impl Drop for EndOnDrop {
 ///
 /// ```
 /// use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
-/// use toolyard_app::{App, Door, Standing};
+/// use toolyard_app::{App, Door, AppStatus};
 /// use toolyard_tool::ToolSet;
 ///
 /// # #[tokio::main]
@@ -263,7 +263,7 @@ impl Drop for EndOnDrop {
 /// stream.write_all(b"{\"type\":\"registered\"}\n").await?;
 ///
 /// running.registered().await;
-/// assert_eq!(running.standing(), Standing::Registered);
+/// assert_eq!(running.status(), AppStatus::Registered);
 /// running.end().await;
 /// line.clear();
 /// stream.read_line(&mut line).await?;
@@ -274,20 +274,20 @@ impl Drop for EndOnDrop {
 #[derive(Debug)]
 pub struct Running {
     scope: Scope,
-    standing: watch::Receiver<Standing>,
+    status: watch::Receiver<AppStatus>,
     stop: watch::Sender<bool>,
     finished: CancellationToken,
 }
 
 impl Running {
     /// The current state of the registration.
-    pub fn standing(&self) -> Standing {
-        self.standing.borrow().clone()
+    pub fn status(&self) -> AppStatus {
+        self.status.borrow().clone()
     }
 
     /// Waits until it is registered.
     pub async fn registered(&mut self) {
-        let _ = self.standing.wait_for(|standing| *standing == Standing::Registered).await;
+        let _ = self.status.wait_for(|status| *status == AppStatus::Registered).await;
     }
 
     /// Unregisters, so that its tools are gone at once, and ends.

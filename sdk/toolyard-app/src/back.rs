@@ -1,4 +1,4 @@
-//! What a running tool sends to its caller, and what the set sends to its app.
+//! The messages of a running tool to its caller, and of the tool set to its app.
 
 use bytes::Bytes;
 use serde_json::json;

@@ -1,4 +1,4 @@
-//! Where Toolyard is.
+//! The address of Toolyard.
 
 use std::io;
 use std::net::SocketAddr;
@@ -8,7 +8,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use toolyard_model::local;
 
-/// Where to dial.
+/// An address to dial.
 ///
 /// ```
 /// use toolyard_app::Door;

@@ -1,7 +1,7 @@
 //! Make a running app callable by agents.
 //!
-//! An app has a set of tools and registers it with Toolyard. It reconnects automatically, for ever: Toolyard may start
-//! later, stop and come back, and so may the app, without any reconfiguration.
+//! An app has a set of tools and registers it with Toolyard. It reconnects automatically and never gives up: Toolyard
+//! and the app can start, stop and restart in any order, without reconfiguration.
 //!
 //! ```
 //! use toolyard_app::{App, Door};
@@ -24,7 +24,7 @@
 //! # tokio::select! {
 //! # () = async {
 //! app.run().await;
-//! # } => panic!("it runs for ever"),
+//! # } => panic!("it never ends"),
 //! # answered = async {
 //! #     let (mut stream, _) = toolyard.accept().await?;
 //! #     let (read, mut write) = stream.split();
@@ -55,6 +55,6 @@ mod instance;
 mod system;
 mod peer;
 
-pub use app::{App, Running, Standing};
+pub use app::{App, AppStatus, Running};
 pub use door::Door;
 pub use listen::Listening;

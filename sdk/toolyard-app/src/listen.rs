@@ -19,7 +19,7 @@ use crate::door::{Reader, Writer, halves};
 use crate::instance::InstanceFile;
 use crate::peer::is_of_another_user;
 use crate::session::{Registration, Session};
-use crate::{App, Standing};
+use crate::{App, AppStatus};
 
 /// How many connections may be open at the same time.
 const MOST: usize = 64;
@@ -114,9 +114,9 @@ impl App {
         let folder = self.instances.unwrap_or_else(InstanceFile::usual_folder);
         let file = InstanceFile::write(&folder, &self.name, &endpoint).await?;
         let (stop, _) = watch::channel(false);
-        let (_, standing) = watch::channel(Standing::Registered);
+        let (_, status) = watch::channel(AppStatus::Registered);
         let (scope, talks) = (Scope::new(), Scope::new());
-        Ok(Listening { endpoint, address, file, scope, talks, stop, standing, server: Some(server) })
+        Ok(Listening { endpoint, address, file, scope, talks, stop, status, server: Some(server) })
     }
 
     /// The folder that the instance file is written to; `$XDG_RUNTIME_DIR/toolyard/instances` by default.
@@ -137,20 +137,20 @@ impl App {
         let folder = self.instances.clone().unwrap_or_else(InstanceFile::usual_folder);
         let file = InstanceFile::write(&folder, &self.name, &endpoint).await?;
         let (stop, stopped) = watch::channel(false);
-        let (standing, seen) = watch::channel(Standing::Away(None));
+        let (status, seen) = watch::channel(AppStatus::Away(None));
         let (scope, talks) = (Scope::new(), Scope::new());
         let greeter = Greeter {
             name: self.name,
             link: self.link,
             token: self.token,
             secret: self.secret,
-            standing: Arc::new(standing),
+            status: Arc::new(status),
             stopped,
             talks: talks.clone(),
             room: Arc::new(Semaphore::new(MOST)),
         };
         scope.spawn(greeter.accept(sockets));
-        Ok(Listening { endpoint, address, file, scope, talks, stop, standing: seen, server: None })
+        Ok(Listening { endpoint, address, file, scope, talks, stop, status: seen, server: None })
     }
 }
 
@@ -186,7 +186,7 @@ pub struct Listening {
     /// The conversations.
     talks: Scope,
     stop: watch::Sender<bool>,
-    standing: watch::Receiver<Standing>,
+    status: watch::Receiver<AppStatus>,
     /// The MCP server, if it listens on HTTP.
     server: Option<Server>,
 }
@@ -208,13 +208,13 @@ impl Listening {
     }
 
     /// The state of the latest connection.
-    pub fn standing(&self) -> Standing {
-        self.standing.borrow().clone()
+    pub fn status(&self) -> AppStatus {
+        self.status.borrow().clone()
     }
 
     /// Waits until a gateway has registered it.
     pub async fn registered(&mut self) {
-        let _ = self.standing.wait_for(|standing| *standing == Standing::Registered).await;
+        let _ = self.status.wait_for(|status| *status == AppStatus::Registered).await;
     }
 
     /// Removes the file, unregisters from all gateways, so that its tools are removed at once, and ends.
@@ -236,7 +236,7 @@ impl Drop for Listening {
     }
 }
 
-/// Where gateways connect.
+/// The sockets at which gateways connect.
 enum Sockets {
     Tcp(TcpListener),
     Local(LocalListener),
@@ -265,13 +265,13 @@ impl Sockets {
     }
 }
 
-/// What every conversation begins with.
+/// The greeting that begins every conversation.
 struct Greeter {
     name: Arc<str>,
     link: Arc<dyn Link>,
     token: Option<Token>,
     secret: Option<Secret>,
-    standing: Arc<watch::Sender<Standing>>,
+    status: Arc<watch::Sender<AppStatus>>,
     stopped: watch::Receiver<bool>,
     talks: Scope,
     room: Arc<Semaphore>,
@@ -294,11 +294,11 @@ impl Greeter {
         let mut session = Session::new(&self.name, self.link.clone(), &self.talks);
         let registration =
             Registration { token: self.token.as_ref().map(|make| make()), secret: self.secret.clone() };
-        let (standing, mut stopped) = (self.standing.clone(), self.stopped.clone());
+        let (status, mut stopped) = (self.status.clone(), self.stopped.clone());
         self.talks.spawn(async move {
             let lines = session.open(streams);
-            session.speak(lines, &mut None, registration, &standing, &mut stopped).await;
-            standing.send_replace(Standing::Away(None));
+            session.speak(lines, &mut None, registration, &status, &mut stopped).await;
+            status.send_replace(AppStatus::Away(None));
             drop(place);
         });
     }

@@ -19,7 +19,7 @@ use toolyard_proto::modern::{RequestMeta, stamp_request};
 use toolyard_proto::token::Secret;
 use toolyard_proto::{CallError, Id, Method, Raw, Revision};
 
-use crate::Standing;
+use crate::AppStatus;
 use crate::back::{CallBack, ChangeBack};
 use crate::door::{Door, Reader, Writer};
 
@@ -44,7 +44,7 @@ pub(crate) struct Session {
     name: Arc<str>,
     link: Arc<dyn Link>,
     origin: Arc<Origin>,
-    /// What lives as long as the app does.
+    /// The scope that lives as long as the app does.
     parent: Scope,
     /// Calls, which end with the connection.
     scope: Scope,
@@ -80,7 +80,7 @@ impl Session {
         door: &Door,
         session_id: &mut Option<String>,
         token: Option<String>,
-        standing: &watch::Sender<Standing>,
+        status: &watch::Sender<AppStatus>,
         stopped: &mut watch::Receiver<bool>,
     ) -> Ended {
         let opened = tokio::select! {
@@ -90,7 +90,7 @@ impl Session {
         match opened {
             Ok(Ok(streams)) => {
                 let (lines, register) = (self.open(streams), Registration { token, secret: None });
-                self.speak(lines, session_id, register, standing, stopped).await
+                self.speak(lines, session_id, register, status, stopped).await
             }
             Ok(Err(error)) => Ended::Lost(format!("Toolyard cannot be reached: {error}")),
             Err(_) => Ended::Lost("Toolyard cannot be reached in time".into()),
@@ -109,7 +109,7 @@ impl Session {
         mut lines: Lines,
         session_id: &mut Option<String>,
         registration: Registration,
-        standing: &watch::Sender<Standing>,
+        status: &watch::Sender<AppStatus>,
         stopped: &mut watch::Receiver<bool>,
     ) -> Ended {
         let Registration { token, secret } = registration;
@@ -129,7 +129,7 @@ impl Session {
         });
         let register = Raw::from(register).with("tools", &tools);
         let _ = self.outbox.send(one_line(register.into_bytes())).await;
-        let ended = self.converse(lines, session_id, standing, stopped).await;
+        let ended = self.converse(lines, session_id, status, stopped).await;
         self.scope.cancel();
         if matches!(ended, Ended::Stopped) {
             let goodbye = async {
@@ -194,7 +194,7 @@ impl Session {
         &mut self,
         mut lines: Lines,
         session_id: &mut Option<String>,
-        standing: &watch::Sender<Standing>,
+        status: &watch::Sender<AppStatus>,
         stopped: &mut watch::Receiver<bool>,
     ) -> Ended {
         let (change, mut changed) = mpsc::channel(1);
@@ -209,7 +209,7 @@ impl Session {
             match event {
                 Event::Line(Err(why)) => return Ended::Lost(why),
                 Event::Line(Ok(line)) => {
-                    if let Some(why) = self.take(&line, session_id, standing) {
+                    if let Some(why) = self.take(&line, session_id, status) {
                         return Ended::Lost(why);
                     }
                 }
@@ -224,7 +224,7 @@ impl Session {
         &mut self,
         line: &Bytes,
         session_id: &mut Option<String>,
-        standing: &watch::Sender<Standing>,
+        status: &watch::Sender<AppStatus>,
     ) -> Option<String> {
         let Ok(message) = Raw::parse(line.clone()) else { return None };
         let text = |key: &str| message.member(key).and_then(|value| value.as_string());
@@ -239,7 +239,7 @@ impl Session {
                 {
                     tracing::warn!(app = %self.name, %refused, "a tool was refused");
                 }
-                standing.send_replace(Standing::Registered);
+                status.send_replace(AppStatus::Registered);
             }
             Some("refused") => {
                 let (reason, guidance) = (text("reason"), text("guidance"));
@@ -267,7 +267,9 @@ impl Session {
         let params = params.with_path(&["_meta", "progressToken"], &Raw::from_serialize(&id));
         let peer = Peer::new(Arc::new(CallBack { id, outbox: self.outbox.clone() }));
         let call = self.link.call(self.request(Method::TOOLS_CALL, &params), peer);
-        let (cancel, outbox, done) = (CancellationToken::new(), self.outbox.clone(), self.done.0.clone());
+        let cancel = CancellationToken::new();
+        let outbox = self.outbox.clone();
+        let done = self.done.0.clone();
         self.calls.insert(id, cancel.clone());
         self.scope.spawn(async move {
             let answer = tokio::select! {
@@ -298,14 +300,14 @@ impl Session {
         LinkRequest::new(self.origin.clone(), id, method, params)
     }
 
-    /// What the set offers now, as an array.
+    /// The tools that the set offers now, as an array.
     async fn tools(&self) -> Result<Raw, CallError> {
         let listed = self.link.call(self.request(Method::TOOLS_LIST, &Raw::empty_object()), Peer::none());
         match listed.await? {
             AnswerBody::Whole(result, _) => {
                 result.member("tools").ok_or_else(|| CallError::bad_answer("there is no list of tools"))
             }
-            AnswerBody::Stream(_) => Err(CallError::bad_answer("a list is no stream")),
+            AnswerBody::Stream(_) => Err(CallError::bad_answer("a list is not a stream")),
         }
     }
 
@@ -324,7 +326,7 @@ impl Session {
     }
 }
 
-/// What a connection begins with.
+/// The registration that begins a connection.
 pub(crate) struct Registration {
     pub(crate) token: Option<String>,
     /// The other side must prove that it knows this first.

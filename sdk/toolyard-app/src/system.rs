@@ -1,4 +1,4 @@
-//! What systems do not have in common, as far as an app needs it.
+//! The system calls of an app that differ between systems.
 
 #[cfg(unix)]
 mod unix;

@@ -3,15 +3,20 @@
 //! The thread that runs the frames owns everything of egui. A call leaves its input in a queue, wakes the app and
 //! waits for the frame that has handled it.
 
-use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use egui::{Context, Event, FullOutput, RawInput, ScreenshotCallback, Vec2, ViewportCommand, ViewportId};
+use egui::accesskit::NodeId;
+use egui::{
+    Context, Event, FullOutput, RawInput, ScreenshotCallback, ViewportCommand, ViewportId, WidgetRects,
+};
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{oneshot, watch};
-use toolyard_accesskit::{WindowTree, elements};
+use toolyard_accesskit::{InvalidUpdate, WindowTree, elements};
 use toolyard_model::BoxFuture;
-use toolyard_ui::{Action, ElementId, Picture, Tree, Ui, UiError};
+use toolyard_ui::{Action, ElementBounds, ElementId, Picture, Tree, Ui, UiError};
 
 use crate::input;
 
@@ -41,7 +46,7 @@ impl std::fmt::Debug for Attached {
     }
 }
 
-/// What calls and frames share.
+/// The state that calls and frames share.
 #[derive(Default)]
 struct Shared {
     frames: Mutex<Frames>,
@@ -51,23 +56,30 @@ struct Shared {
     passes: watch::Sender<u64>,
 }
 
-/// What the frames left, and what they are to handle next.
+/// The results of the last frames, and the input of the next.
 #[derive(Default)]
 struct Frames {
     windows: BTreeMap<ViewportId, WindowTree>,
     waiting: VecDeque<Waiting>,
+    /// Why the tree of the last frame was rejected.
+    rejected: Option<InvalidUpdate>,
 }
 
 /// An action on its way: the input of each frame, and who waits for its end.
 struct Waiting {
-    window: Option<ViewportId>,
+    window: ViewportId,
     frames: VecDeque<Vec<Event>>,
     done: oneshot::Sender<()>,
 }
 
 impl Attached {
-    fn wake(&self, window: Option<ViewportId>) {
-        wake(&self.context, window);
+    /// Wakes all windows. The main one is there before it has drawn anything.
+    fn wake(&self) {
+        self.context.request_repaint_of(ViewportId::ROOT);
+        let windows: Vec<_> = self.shared.frames().windows.keys().copied().collect();
+        for window in windows.into_iter().filter(|window| *window != ViewportId::ROOT) {
+            self.context.request_repaint_of(window);
+        }
     }
 
     fn viewport(&self, window: ElementId) -> Option<ViewportId> {
@@ -78,13 +90,7 @@ impl Attached {
 
     /// Puts an action into the queue. Returns what reports its end.
     fn queue(&self, action: &Action) -> Result<oneshot::Receiver<()>, UiError> {
-        let window = match action {
-            Action::Click { window, .. } | Action::Drag { window, .. } | Action::Scroll { window, .. } => {
-                Some(self.viewport(*window).ok_or_else(|| UiError::new("that window is closed"))?)
-            }
-            Action::SetValue { element, .. } => self.viewport_with(*element),
-            Action::Type { .. } | Action::Press { .. } => None,
-        };
+        let window = self.viewport(action.window()).ok_or_else(|| UiError::new("that window is closed"))?;
         let steps = input::frames_of(action)?;
         let (done, ended) = oneshot::channel();
         let mut frames = self.shared.frames();
@@ -93,34 +99,21 @@ impl Attached {
         }
         frames.waiting.push_back(Waiting { window, frames: steps, done });
         drop(frames);
-        self.wake(window);
+        self.context.request_repaint_of(window);
         Ok(ended)
-    }
-
-    fn viewport_with(&self, element: ElementId) -> Option<ViewportId> {
-        let frames = self.shared.frames();
-        let mut windows = frames.windows.iter();
-        windows.find(|(_, tree)| tree.has(element)).map(|(viewport, _)| *viewport)
-    }
-}
-
-fn wake(context: &Context, window: Option<ViewportId>) {
-    match window {
-        Some(window) => context.request_repaint_of(window),
-        None => context.request_repaint(),
     }
 }
 
 impl Shared {
     fn frames(&self) -> MutexGuard<'_, Frames> {
-        self.frames.lock().unwrap_or_else(PoisonError::into_inner)
+        self.frames.lock()
     }
 
     /// Gives the next input to the frame of a window.
     fn feed(&self, viewport: ViewportId, input: &mut RawInput) {
         let mut frames = self.frames();
         let Some(first) = frames.waiting.front_mut() else { return };
-        if first.window.is_none_or(|window| window == viewport) {
+        if first.window == viewport {
             let events = first.frames.pop_front().unwrap_or_default();
             input.events.extend(events);
         }
@@ -129,7 +122,7 @@ impl Shared {
     /// Takes what a frame of a window has left, and asks for the next one if an action needs it.
     fn take(&self, context: &Context, viewport: ViewportId, output: &FullOutput) {
         let mut frames = self.frames();
-        let has_changed = frames.update(viewport, context.viewport_rect().size(), output);
+        let has_changed = frames.update(context, viewport, output);
         let is_over = |first: &mut Waiting| first.frames.is_empty() || first.done.is_closed();
         if let Some(first) = frames.waiting.pop_front_if(is_over) {
             // A caller that has given up does not wait for this.
@@ -142,34 +135,85 @@ impl Shared {
         }
         self.passes.send_modify(|number| *number += 1);
         if let Some(window) = next {
-            wake(context, window);
+            context.request_repaint_of(window);
         }
     }
 }
 
 impl Frames {
     /// Returns whether the tree is different from before.
-    fn update(&mut self, viewport: ViewportId, size: Vec2, output: &FullOutput) -> bool {
+    fn update(&mut self, context: &Context, viewport: ViewportId, output: &FullOutput) -> bool {
         let before = self.windows.len();
         self.windows.retain(|window, _| output.viewport_output.contains_key(window));
         let is_gone = self.windows.len() < before;
+        if is_gone {
+            // The caller learns that its window is closed.
+            self.waiting.retain(|waiting| self.windows.contains_key(&waiting.window));
+        }
+        if !output.viewport_output.contains_key(&viewport) {
+            return is_gone;
+        }
         let Some(update) = &output.platform_output.accesskit_update else { return is_gone };
         let title = output.viewport_output.get(&viewport).and_then(|window| window.builder.title.clone());
         let title = title.unwrap_or_default();
         let scale = f64::from(output.pixels_per_point);
         let is_known = self.windows.contains_key(&viewport);
-        let new = || WindowTree::new(viewport.0.value(), update.clone());
-        let window = self.windows.entry(viewport).or_insert_with(new);
+        let window = match self.windows.entry(viewport) {
+            Entry::Occupied(known) => Ok(known.into_mut()),
+            Entry::Vacant(new) => {
+                WindowTree::new(viewport.0.value(), update.clone()).map(|tree| new.insert(tree))
+            }
+        };
+        let window = match window {
+            Ok(window) => window,
+            Err(reason) => {
+                log_rejected(&mut self.rejected, reason);
+                return is_gone;
+            }
+        };
+        let (size, seen) = context.viewport_for(viewport, |state| {
+            (state.input.viewport_rect().size(), seen_parts(&state.prev_pass.widgets))
+        });
         let is_framed = window.frame(&title, (size.x.into(), size.y.into()), scale);
-        let is_new = window.update(update.clone()) || is_framed || !is_known;
-        is_new || is_gone
+        let is_seen = window.seen(seen);
+        let is_new = match window.update(update.clone()) {
+            Ok(is_new) => {
+                self.rejected = None;
+                is_new
+            }
+            Err(reason) => {
+                log_rejected(&mut self.rejected, reason);
+                false
+            }
+        };
+        is_new || is_framed || is_seen || !is_known || is_gone
     }
+}
+
+/// Logs why a tree was rejected, unless that of the frame before was rejected for the same reason.
+fn log_rejected(last: &mut Option<InvalidUpdate>, reason: InvalidUpdate) {
+    if last.as_ref() != Some(&reason) {
+        tracing::warn!(%reason, "rejected an invalid element tree; the last valid one stays");
+        *last = Some(reason);
+    }
+}
+
+/// The part of each widget that the areas around it show. The widgets of a frame that has ended are those of the
+/// previous pass.
+fn seen_parts(widgets: &WidgetRects) -> HashMap<NodeId, ElementBounds> {
+    let all = widgets.layers().flat_map(|(_, widgets)| widgets);
+    let parts = all.map(|widget| {
+        let part = widget.interact_rect;
+        let [x, y, width, height] = [part.min.x, part.min.y, part.width(), part.height()].map(f64::from);
+        (widget.id.accesskit_id(), ElementBounds::new(x, y, width, height))
+    });
+    parts.collect()
 }
 
 impl Ui for Attached {
     fn tree(&self) -> BoxFuture<Result<Tree, UiError>> {
         let mut passes = self.shared.passes.subscribe();
-        self.wake(None);
+        self.wake();
         let shared = self.shared.clone();
         Box::pin(async move {
             let fresh = tokio::time::timeout(FRESH, passes.changed()).await;
@@ -183,7 +227,7 @@ impl Ui for Attached {
 
     fn perform(&self, action: Action) -> BoxFuture<Result<(), UiError>> {
         let queued = self.queue(&action);
-        Box::pin(async move { queued?.await.map_err(|_| UiError::closed()) })
+        Box::pin(async move { queued?.await.map_err(|_| UiError::new("the window was closed meanwhile")) })
     }
 
     fn screenshot(&self, window: ElementId) -> BoxFuture<Result<Picture, UiError>> {
@@ -196,8 +240,8 @@ impl Ui for Attached {
             let _ = send.send(image);
         });
         self.context.send_viewport_cmd_to(viewport, ViewportCommand::Screenshot(callback));
-        self.wake(Some(viewport));
-        let scale = f64::from(self.context.pixels_per_point());
+        self.context.request_repaint_of(viewport);
+        let scale = self.shared.frames().windows.get(&viewport).map_or(1.0, WindowTree::scale);
         Box::pin(async move {
             let image = picture.await.map_err(|_| UiError::closed())?;
             let [width, height] = image.size.map(|side| u32::try_from(side).unwrap_or(u32::MAX));
@@ -211,7 +255,7 @@ impl Ui for Attached {
     }
 }
 
-/// What egui calls with every frame. It does not keep anything alive.
+/// The plugin that egui calls with every frame. It does not keep anything alive.
 struct Plugin {
     shared: Weak<Shared>,
     /// The windows whose frames have begun: a window may draw another one inside its own frame.

@@ -75,7 +75,7 @@ impl Headless {
         crate::attach(&self.context)
     }
 
-    /// What ends the app from another thread.
+    /// A handle that ends the app from another thread.
     pub fn stopper(&self) -> Stopper {
         Stopper(self.wake.clone())
     }

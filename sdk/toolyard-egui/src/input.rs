@@ -1,4 +1,4 @@
-//! What a user does, as the input of one frame after the other.
+//! A user's actions as the input of one frame after the other.
 
 use std::collections::VecDeque;
 
@@ -12,9 +12,13 @@ pub(crate) fn frames_of(action: &Action) -> Result<VecDeque<Vec<Event>>, UiError
         Action::Click { at, button, count, .. } => click(*at, *button, *count),
         Action::Drag { from, to, .. } => drag(*from, *to),
         Action::Scroll { at, by, .. } => vec![vec![Event::PointerMoved(point(*at))], vec![wheel(*by)]],
-        Action::Type { text, clear_first } => typing(text, *clear_first),
-        Action::Press { key, modifiers } => press(key, modifiers)?,
-        Action::SetValue { element, value } => vec![set_value(element.0, value)],
+        Action::ScrollIntoView { element, .. } => {
+            vec![vec![request(element.0, Request::ScrollIntoView, None)]]
+        }
+        Action::Focus { element, .. } => vec![vec![request(element.0, Request::Focus, None)]],
+        Action::Type { text, clear_first, .. } => typing(text, *clear_first),
+        Action::Press { key, modifiers, .. } => press(key, modifiers)?,
+        Action::SetValue { element, value, .. } => vec![set_value(element.0, value)],
     };
     frames.push(Vec::new());
     Ok(frames.into())
@@ -119,11 +123,10 @@ fn press(name: &str, held: &[String]) -> Result<Vec<Vec<Event>>, UiError> {
 fn set_value(element: u64, value: &str) -> Vec<Event> {
     let number = value.parse::<f64>().ok().filter(|number| number.is_finite());
     let data = number.map(ActionData::NumericValue).into_iter().chain([ActionData::Value(value.into())]);
-    let request = |data| ActionRequest {
-        action: Request::SetValue,
-        target_tree: TreeId::ROOT,
-        target_node: NodeId(element),
-        data: Some(data),
-    };
-    data.map(|data| Event::AccessKitActionRequest(request(data))).collect()
+    data.map(|data| request(element, Request::SetValue, Some(data))).collect()
+}
+
+fn request(element: u64, action: Request, data: Option<ActionData>) -> Event {
+    let target_node = NodeId(element);
+    Event::AccessKitActionRequest(ActionRequest { action, target_tree: TreeId::ROOT, target_node, data })
 }

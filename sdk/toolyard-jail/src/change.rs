@@ -32,7 +32,7 @@ impl Jail {
         Ok(made)
     }
 
-    /// What [`make_folders`](Self::make_folders) would make.
+    /// The folders that [`make_folders`](Self::make_folders) would make.
     pub fn missing_folders(&self, path: &Inside) -> Result<Vec<Inside>, JailError> {
         let mut missing = Vec::new();
         let mut at = path.clone();

@@ -39,12 +39,12 @@ pub enum JailError {
         /// As it was given.
         path: String,
     },
-    /// It is no path.
+    /// The text is not a path.
     #[error("path `{path}` is not valid: {why}")]
     Invalid {
         /// As it was given.
         path: String,
-        /// What is wrong with it.
+        /// The fault of the path.
         why: &'static str,
     },
     /// There is a link in it, and links are not allowed.
@@ -92,7 +92,7 @@ pub enum JailError {
     /// The two ends of a move are on different file systems.
     #[error("path `{path}` is on another file system")]
     OtherDevice {
-        /// Where to.
+        /// The target of the move.
         path: String,
     },
     /// The caller stopped the change before it was complete; the old file is as it was.

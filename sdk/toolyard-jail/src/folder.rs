@@ -10,7 +10,7 @@ use rustix::fs::{AtFlags, Dir, FileType, Mode, fstat, openat, statat};
 
 use crate::{FILE, FOLDER, Inside, JailError};
 
-/// What something is.
+/// The kind of an entry of a folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A regular file.
@@ -37,7 +37,7 @@ impl From<FileType> for Kind {
 /// The metadata of a file or folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Look {
-    /// What it is.
+    /// The kind of the entry.
     pub kind: Kind,
     /// In bytes.
     pub size: u64,
@@ -81,7 +81,7 @@ impl Look {
 pub struct Entry {
     /// Its name.
     pub name: OsString,
-    /// What it is.
+    /// The kind of the entry.
     pub kind: Kind,
 }
 
@@ -121,7 +121,7 @@ impl Folder {
         &self.path
     }
 
-    /// What is in it, in the order of names (byte by byte).
+    /// The entries of the folder, in the order of their names (byte by byte).
     pub fn entries(&self) -> Result<Vec<Entry>, JailError> {
         let fail = |error| JailError::opening(&self.path, error);
         let mut entries = Vec::new();

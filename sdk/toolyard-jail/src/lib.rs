@@ -52,7 +52,7 @@ pub use write::{Existing, copy_while};
 
 use walk::Last;
 
-/// What symbolic links mean.
+/// The treatment of symbolic links.
 ///
 /// ```
 /// use toolyard_jail::{Jail, JailError, Symlinks};
@@ -96,7 +96,7 @@ struct Root {
     swept: sweep::Swept,
 }
 
-/// What the name of a draft begins with; its writer's process and a count follow.
+/// The beginning of a draft's name; its writer's process and a count follow.
 const TEMPORARY: &str = ".toolyard-tmp-";
 
 /// How folders are opened on the way: to read, as a folder, without following a link.
@@ -116,7 +116,7 @@ impl Jail {
         Ok(Self(Arc::new(Root { handle, path, given, symlinks, swept: sweep::Swept::default() })))
     }
 
-    /// Where it is.
+    /// The path of the root.
     pub fn root(&self) -> &Path {
         &self.0.path
     }
@@ -143,13 +143,13 @@ impl Jail {
         folder::regular(path, handle)
     }
 
-    /// What is there. A link as the last part is not followed.
+    /// Describes the entry at a path. A link as the last part is not followed.
     pub fn look(&self, path: &Inside) -> Result<Look, JailError> {
         let place = self.locate(path, Last::Keep)?;
         Look::at(&place.parent, &place.name, path)
     }
 
-    /// What is there, if anything is.
+    /// Describes the entry at a path, if there is one.
     pub fn look_if_any(&self, path: &Inside) -> Result<Option<Look>, JailError> {
         match self.look(path) {
             Ok(look) => Ok(Some(look)),
@@ -158,7 +158,7 @@ impl Jail {
         }
     }
 
-    /// Where a path leads once links are followed, for messages and for handing files to other programs.
+    /// The path after links are followed, for messages and for handing files to other programs.
     /// By the time it is used, it may lead elsewhere: open through the jail whatever you can.
     pub fn real(&self, path: &Inside) -> PathBuf {
         self.0.path.join(path.as_path())

@@ -125,7 +125,7 @@ pub(crate) fn parse(text: &str, roots: &[&Path]) -> Result<Inside, JailError> {
 fn check_name(name: &OsStr) -> Result<(), &'static str> {
     let bytes = name.as_encoded_bytes();
     match bytes {
-        [] | b"." | b".." => Err("a part of it is no name"),
+        [] | b"." | b".." => Err("a part of it is not a name"),
         _ if bytes.contains(&0) => Err("it holds a NUL character"),
         _ if bytes.contains(&b'/') => Err("a name cannot hold a slash"),
         _ if bytes.len() > LONGEST_NAME => Err("a part of it is longer than 255 bytes"),

@@ -6,9 +6,9 @@ use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
+use parking_lot::Mutex;
 use rustix::fs::{AtFlags, Dir, FlockOperation, Mode, flock, fstat, openat, unlinkat};
 use rustix::io::Errno;
 use rustix::process::{Pid, test_kill_process};
@@ -29,7 +29,7 @@ impl Swept {
     /// Whether this folder has not been checked yet.
     fn is_new(&self, folder: &OwnedFd) -> bool {
         let Ok(stat) = fstat(folder) else { return false };
-        let mut swept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut swept = self.0.lock();
         if swept.len() >= MOST_FOLDERS {
             swept.clear();
         }

@@ -14,7 +14,7 @@ use crate::{FOLDER, Inside, Jail, JailError, Symlinks};
 /// As many links as Linux itself follows in one path.
 const MOST_LINKS: usize = 40;
 
-/// What a link as the last part means.
+/// The treatment of a link as the last part.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Last {
     /// Its target is meant.

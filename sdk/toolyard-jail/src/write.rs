@@ -16,7 +16,7 @@ use rustix::io::Errno;
 use crate::walk::{Last, Place};
 use crate::{FILE, Inside, Jail, JailError, TEMPORARY, folder, sweep};
 
-/// What happens to a file that is there already.
+/// The treatment of a file that exists already.
 ///
 /// ```
 /// use std::io::Write;
@@ -41,7 +41,7 @@ use crate::{FILE, Inside, Jail, JailError, TEMPORARY, folder, sweep};
 pub enum Existing {
     /// It stays, and the call fails.
     Keep,
-    /// It is replaced, in one step.
+    /// The file is replaced, in one step.
     Replace,
 }
 

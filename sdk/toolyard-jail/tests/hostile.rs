@@ -104,7 +104,7 @@ proptest! {
             // Half of the absolute paths begin in the right place.
             let path = path.replace("ROOT", root.to_str().unwrap());
             let _ = OPERATIONS[*operation].1(&jail, &path, other);
-            prop_assert!(root.is_dir(), "the root went away by {calls:?}");
+            prop_assert!(root.is_dir(), "the root was removed by {calls:?}");
         }
         prop_assert_eq!(outside(&folder), before, "{:?}", calls.iter().map(|call| OPERATIONS[call.0].0).collect::<Vec<_>>());
     }

@@ -6,7 +6,7 @@ use syn::{Error, Expr, Ident, LitBool, LitStr, Path, Result, Token};
 
 use crate::braces::has_names_in_braces;
 
-/// What kind of thing a function is.
+/// The kind of item that a function defines.
 pub(crate) enum Kind {
     Tool,
     Prompt,

@@ -147,7 +147,7 @@ fn call(function: &ItemFn, signature: &Signature) -> TokenStream {
     quote!(|#state, #context, #arguments| #run)
 }
 
-/// What is passed to the library about the function.
+/// The description of the function that is passed to the library.
 fn about(attribute: &Attribute, function_name: &str, docs: &str) -> TokenStream {
     let name = attribute.name.as_ref().map_or_else(|| function_name.to_owned(), LitStr::value);
     let (title, mime) = (option(attribute.title.as_ref()), option(attribute.mime.as_ref()));

@@ -1,4 +1,4 @@
-//! What a function takes and returns: its state, its context, its arguments, its answer.
+//! The signature of a function: its state, its context, its arguments, its answer.
 
 use proc_macro2::TokenStream;
 use syn::spanned::Spanned;
@@ -23,7 +23,7 @@ pub(crate) struct Signature {
     pub(crate) parameters: Vec<Parameter>,
     /// As written.
     pub(crate) output: Type,
-    /// What it returns if it does not fail; `None` if it cannot fail.
+    /// The type that the function returns if it does not fail; `None` if it cannot fail.
     pub(crate) good: Option<Type>,
 }
 

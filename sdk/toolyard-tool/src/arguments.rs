@@ -1,4 +1,4 @@
-//! From a client's message to the argument struct of a function.
+//! Reads the arguments in a client's message into the argument struct of a function.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -12,7 +12,7 @@ use toolyard_proto::Raw;
 use crate::check::{Checker, cut, limits};
 use crate::{Problems, ToolError, schema};
 
-/// What a function may take as its arguments: a struct that derives `Deserialize` and `JsonSchema`.
+/// The arguments of a function: a struct that derives `Deserialize` and `JsonSchema`.
 ///
 /// Its doc comments describe the fields, `#[serde(default)]` makes one optional, and schemars' own
 /// attributes (`range`, `length`, `regex`) are checked before the function is called.
@@ -55,11 +55,11 @@ pub type Check<A> = fn(&A, &mut Problems);
 /// Messages of serde are cut at this many characters.
 const LONGEST: usize = 300;
 
-/// Knows the schema of `A` and reads values of it.
+/// Reads and checks values of `A` by its schema.
 pub(crate) struct Reader<A> {
     checker: Checker,
     check: Option<Check<A>>,
-    /// There is nothing to check beyond deserialization.
+    /// Deserialization alone finds every problem.
     is_plain: bool,
 }
 

@@ -95,7 +95,7 @@ impl Checker {
         }
         let Value::Object(keywords) = schema else {
             if *schema == Value::Bool(false) {
-                at.blame(problems, "must not be there");
+                at.blame(problems, "is not allowed here");
             }
             return;
         };

@@ -8,7 +8,7 @@ use toolyard_proto::Raw;
 use toolyard_proto::modern::SERVER_INFO;
 use toolyard_proto::raw::put_string;
 
-/// What a tool answers when a plain value is not enough: several blocks of different kinds.
+/// The answer of a tool for which a plain value is not enough: several blocks of different kinds.
 ///
 /// ```
 /// use toolyard_tool::Content;

@@ -1,4 +1,4 @@
-//! What a function knows about its call, and its way back to the client.
+//! The context of a call: what its function knows about it, and its way back to the client.
 
 mod amount;
 mod ask;
@@ -12,9 +12,10 @@ mod tools;
 
 use std::fmt;
 use std::future::Future;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use toolyard_model::{Origin, Parent, Peer, Request, Scope};
 use toolyard_proto::app::{MOST_PARTIAL, PARTIAL};
@@ -55,9 +56,9 @@ const PARTIAL_STEP: f64 = 1e-6;
 /// }
 /// ```
 #[derive(Clone)]
-pub struct Context(Arc<Inner>);
+pub struct Context(Arc<CallParts>);
 
-struct Inner {
+struct CallParts {
     origin: Arc<Origin>,
     id: Id,
     peer: Peer,
@@ -69,21 +70,21 @@ struct Inner {
     ending: Ending,
     /// The task that the call is, or becomes.
     task: Option<Arc<Task>>,
-    kept: Mutex<rounds::Kept>,
+    kept: Mutex<rounds::EarlierRounds>,
     /// The gateway's number of the call, and the call that it is made for.
     call: u64,
     parent: Option<Arc<Parent>>,
     set: Arc<Surroundings>,
 }
 
-/// What all calls of one set share.
+/// The state that all calls of one set share.
 #[derive(Debug)]
 pub(crate) struct Surroundings {
     pub(crate) name: Arc<str>,
     pub(crate) changes: Changes,
     /// Everything that the set runs by itself.
     pub(crate) scope: Scope,
-    /// Where blocking functions run.
+    /// The threads on which blocking functions run.
     pub(crate) threads: Threads,
     /// Made on first use, unless the set was given a key.
     pub(crate) seal: OnceLock<Seal>,
@@ -118,7 +119,7 @@ impl Context {
     }
 
     fn make(request: &Request, peer: Peer, set: Arc<Surroundings>, task: Option<Arc<Task>>) -> Self {
-        Self(Arc::new(Inner {
+        Self(Arc::new(CallParts {
             origin: request.origin.clone(),
             id: request.id.clone(),
             peer,
@@ -190,7 +191,7 @@ impl Context {
             content.into_raw(None).member("content").filter(|content| content.len() <= MOST_PARTIAL);
         let Some(content) = content else { return false };
         let progress = {
-            let mut last = self.0.last_progress.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut last = self.0.last_progress.lock();
             *last = last.max(0.0) + PARTIAL_STEP;
             *last
         };
@@ -210,7 +211,7 @@ impl Context {
         }
         let Some(token) = self.progress_token() else { return self.0.peer.alive() };
         {
-            let mut last = self.0.last_progress.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut last = self.0.last_progress.lock();
             // Not a number would let later steps go backward.
             if !done.is_finite() || done <= *last {
                 return;
@@ -230,14 +231,14 @@ impl Context {
     /// Progress of a call that is made for this one: the smallest step forward, with its message.
     fn pass_on_progress(&self, message: Option<&str>) {
         let done = {
-            let last = self.0.last_progress.lock().unwrap_or_else(PoisonError::into_inner);
+            let last = self.0.last_progress.lock();
             last.max(0.0) + PARTIAL_STEP
         };
         self.tell_progress(done, None, message.map(ToOwned::to_owned));
     }
 
-    /// Whether the client no longer wants the answer. An async function is simply dropped at its next
-    /// `.await`; a blocking one should look here now and then.
+    /// Whether the client has cancelled the call. An async function is dropped at its next `.await`; a blocking function
+    /// should check this from time to time.
     pub fn is_cancelled(&self) -> bool {
         self.0.ending.has_come()
     }
@@ -264,7 +265,7 @@ impl Context {
         &self.0.set.changes
     }
 
-    /// Everything the client put into the request's `_meta`.
+    /// The `_meta` of the request, as the client sent it.
     pub fn meta(&self, key: &str) -> Option<Value> {
         self.0.params.at(&["_meta", key])?.read().ok()
     }
@@ -275,6 +276,12 @@ impl Context {
 
     pub(crate) fn revision(&self) -> Revision {
         self.0.origin.revision
+    }
+
+    /// The caller, and the name of the called tool.
+    pub(crate) fn origin_and_tool(&self) -> (Arc<Origin>, Arc<str>) {
+        let tool = self.0.params.member("name").and_then(|name| name.as_string()).unwrap_or_default();
+        (self.0.origin.clone(), tool.into())
     }
 
     pub(crate) fn set(&self) -> &Arc<Surroundings> {

@@ -29,7 +29,7 @@ use toolyard_proto::{CallError, Raw, Revision, RpcError};
 pub struct ToolError {
     message: String,
     hint: Option<String>,
-    /// What the log shows instead of the message.
+    /// Sets the text that the log shows instead of the message.
     logged: Option<String>,
     kind: Kind,
 }
@@ -38,7 +38,7 @@ pub struct ToolError {
 /// helpful.
 #[doc(hidden)]
 #[diagnostic::on_unimplemented(
-    message = "a tool cannot fail with `{Self}`: it is no `ToolError`, and does not become one",
+    message = "a tool cannot fail with `{Self}`: it is not a `ToolError`, and does not become one",
     label = "not an error that a tool may give",
     note = "fail with `ToolError::new(…)`, or implement `std::error::Error` for `{Self}`"
 )]
@@ -98,7 +98,7 @@ impl ToolError {
         self
     }
 
-    /// What the log shows instead of the message, where the message may quote what the caller sent.
+    /// Sets the text that the log shows instead of the message, where the message may quote what the caller sent.
     ///
     /// ```
     /// # use toolyard_tool::ToolError;
@@ -111,18 +111,18 @@ impl ToolError {
         self
     }
 
-    /// What the log shows.
+    /// The text that the log shows.
     pub(crate) fn log_message(&self) -> &str {
         self.logged.as_deref().unwrap_or(&self.message)
     }
 
-    /// What happened, without the hint.
+    /// The message, without the hint.
     pub fn message(&self) -> &str {
         &self.message
     }
 
-    /// The client lacks a required capability. Questions fail with this by themselves; return it earlier where the work
-    /// before the question would be in vain.
+    /// The client lacks a required capability. Questions fail with this by themselves; return it earlier to avoid
+    /// work whose result would be lost.
     ///
     /// ```
     /// # use toolyard_tool::{Context, ToolError};

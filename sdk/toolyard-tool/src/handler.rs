@@ -17,12 +17,13 @@ use crate::context::unproven;
 use crate::item::completion::{Typed, render};
 use crate::item::template::Asked;
 use crate::item::tool::Tool;
-use crate::skills::Source;
+use crate::set::Proof;
+use crate::skills::SkillSource;
 use crate::{Content, Context, ToolError, ToolSet, headers, tasks};
 
 pub(crate) use lists::Lists;
 
-/// How long clients may keep a list: it changes only with an announcement.
+/// How long clients may cache a list; every change of it is announced.
 const TTL_MS: u64 = 300_000;
 
 type Answering = Result<BoxFuture<Answer>, CallError>;
@@ -70,7 +71,7 @@ impl<S: Send + Sync + 'static> ToolSet<S> {
         let Some(tool) = self.offer.items().tool(&name).cloned() else {
             return Err(CallError::invalid_params(format!("unknown tool: {name}")));
         };
-        if let Err(error) = self.admit(&request.origin) {
+        if let Err(error) = self.admit_call(&request.origin, &tool) {
             return Ok(ready(Content::from(&error).into_raw(self.about.written().as_deref())));
         }
         headers::check(request, &tool.repeated, arguments.as_ref())?;
@@ -87,10 +88,19 @@ impl<S: Send + Sync + 'static> ToolSet<S> {
 
     /// Refuses connections that do not prove their user, where the set requires that.
     fn admit(&self, origin: &Origin) -> Result<(), ToolError> {
-        if origin.is_proven || !self.about.wants_proof {
+        if origin.is_proven || self.about.proof != Proof::Always {
             return Ok(());
         }
-        Err(unproven(&format!("`{}` serves", self.about.name)))
+        Err(unproven(&format!("`{}` serves", self.about.name), ""))
+    }
+
+    fn admit_call(&self, origin: &Origin, tool: &Tool) -> Result<(), ToolError> {
+        match self.about.proof {
+            Proof::ToChange { switch } if !origin.is_proven && !tool.is_read_only => {
+                Err(unproven(&format!("`{}` serves", tool.name), &format!(", or set {switch}")))
+            }
+            _ => self.admit(origin),
+        }
     }
 
     fn get_prompt(&self, request: &Request, peer: Peer) -> Answering {
@@ -131,7 +141,10 @@ impl<S: Send + Sync + 'static> ToolSet<S> {
 
     fn read_resource(&self, request: &Request, peer: Peer) -> Answering {
         let uri = text(request, "uri")?;
-        if self.about.skills.is_some() && Source::is_of(&uri) && self.offer.items().resource(&uri).is_none() {
+        if self.about.skills.is_some()
+            && SkillSource::is_of(&uri)
+            && self.offer.items().resource(&uri).is_none()
+        {
             return self.answer_skills(request, peer);
         }
         self.admit(&request.origin).map_err(|error| error.to_call_error())?;
@@ -198,8 +211,8 @@ impl<S: Send + Sync + 'static> ToolSet<S> {
     }
 }
 
-/// Runs a tool to its end; dropping this future marks the call as cancelled. The answer
-/// has the protocol's own fields if the server info is given.
+/// Runs a tool to its end. Dropping this future marks the call as cancelled. If the server info is given, the answer
+/// gets the protocol's own fields.
 pub(crate) async fn run_tool(
     tool: Arc<Tool>,
     arguments: Option<Raw>,
@@ -220,7 +233,7 @@ pub(crate) async fn run_tool(
     Ok(AnswerBody::ours(answered))
 }
 
-/// Waits for a prompt or a resource: a result, questions, or an error as made by `fault`.
+/// Waits for a prompt or a resource. The answer is its result, its questions, or the error that `fault` makes.
 async fn settled(
     answering: impl Future<Output = Result<Raw, ToolError>> + Send,
     fault: impl FnOnce(&ToolError) -> CallError + Send,

@@ -1,10 +1,11 @@
-//! What a program gives to the packs that it hosts: folders, background work, child processes, limits, hooks,
+//! The services of a program for the packs that it hosts: folders, background work, child processes, limits, hooks,
 //! tasks and credentials. Each part is a trait with an inert default, so that a pack that is served alone, and a
 //! test, need nothing else.
 
 mod child;
 mod folders;
 mod git;
+mod lock;
 mod services;
 
 use std::fmt;
@@ -12,22 +13,25 @@ use std::future::Future;
 use std::io;
 use std::panic::AssertUnwindSafe;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use futures_util::FutureExt as _;
+use parking_lot::Mutex;
 use serde_json::Value;
 
+use crate::Context;
 use crate::run::reason;
 
 pub use crate::tasks::store::{MemoryTasks, TaskQuestion, TaskRecord, TaskState, TaskStore, TaskStoreError};
 pub use child::{Child, ChildCommand, ChildControl, Children};
 pub use folders::{Folders, FoldersIn};
 pub use git::Git;
+pub use lock::CacheLock;
 pub use services::{
-    Credentials, Delegation, Delegations, Events, Gateway, Hooks, Limited, Limits, NotSignedIn, Permit,
-    Verdict,
+    Credentials, Delegation, Delegations, Events, Gateway, Hooks, Limited, LimitedWork, Limits, NotSignedIn,
+    Permit, SignInStatus, Verdict,
 };
-pub use toolyard_model::{BoxFuture, Scope};
+pub use toolyard_model::{BoxFuture, Origin, Scope};
 
 /// A handle to what the hosting program offers. Cloning is cheap.
 ///
@@ -41,15 +45,15 @@ pub use toolyard_model::{BoxFuture, Scope};
 /// # let folder = tempfile::tempdir()?;
 /// let host = Host::for_tests(folder.path());
 /// assert!(host.state()?.is_dir());
-/// assert_eq!(host.hooks("pre_model_invoke", json!({ "model": "a" })).await, Verdict::Continue(json!({ "model": "a" })));
-/// assert!(host.credentials("github").await.is_err());
+/// assert_eq!(host.hooks("pre_model_invoke", json!({ "model": "a" })).await, Verdict::Continue(json!({ "model": "a"
+/// }))); assert!(host.credentials("github").await.is_err());
 /// # Ok(())
 /// # }
 /// ```
 #[derive(Clone)]
-pub struct Host(Arc<Inner>);
+pub struct Host(Arc<HostParts>);
 
-struct Inner {
+struct HostParts {
     pack: Arc<str>,
     folders: Option<Arc<dyn Folders>>,
     children: Option<Arc<dyn Children>>,
@@ -67,7 +71,7 @@ struct Inner {
 
 /// A handle to a host that does not keep it alive.
 #[derive(Clone, Debug)]
-pub struct WeakHost(Weak<Inner>);
+pub struct WeakHost(Weak<HostParts>);
 
 impl WeakHost {
     /// The host, if it is still in use.
@@ -83,16 +87,16 @@ impl WeakHost {
 /// use toolyard_tool::Host;
 /// use toolyard_tool::host::FoldersIn;
 ///
-/// let host = Host::builder("code").folders(Arc::new(FoldersIn::new("/var/lib/toolyard", "/var/cache/toolyard"))).build();
-/// assert_eq!(host.pack(), "code");
+/// let host = Host::builder("code").folders(Arc::new(FoldersIn::new("/var/lib/toolyard",
+/// "/var/cache/toolyard"))).build(); assert_eq!(host.pack(), "code");
 /// ```
 #[must_use]
-pub struct HostBuilder(Inner);
+pub struct HostBuilder(HostParts);
 
 impl Host {
     /// A host for the pack of this name.
     pub fn builder(pack: &str) -> HostBuilder {
-        HostBuilder(Inner {
+        HostBuilder(HostParts {
             pack: pack.into(),
             folders: None,
             children: None,
@@ -129,8 +133,8 @@ impl Host {
         self.folders()?.state(&self.0.pack)
     }
 
-    /// The pack's folder for data that can be made again, made on first use. All gateways of the user share
-    /// it: lock files that must not be written twice.
+    /// The pack's folder for data that can be made again, made on first use. All gateways of the user share it: take
+    /// [`cache_lock`](Self::cache_lock) for data that only one of them may write at a time.
     pub fn cache(&self) -> io::Result<PathBuf> {
         self.folders()?.cache(&self.0.pack)
     }
@@ -168,13 +172,13 @@ impl Host {
         self.work().iter().map(ToString::to_string).collect()
     }
 
-    fn work(&self) -> std::sync::MutexGuard<'_, Vec<Arc<str>>> {
-        self.0.running.lock().unwrap_or_else(PoisonError::into_inner)
+    fn work(&self) -> parking_lot::MutexGuard<'_, Vec<Arc<str>>> {
+        self.0.running.lock()
     }
 
     /// Starts a program that ends with the pack, however the pack ends. The program comes from the config or from
-    /// `PATH`, never from a request. One that is inside the project that it works on, or that runs code of a project, is
-    /// started only if the user trusts that project.
+    /// `PATH`, never from a request. One that is inside the project that it works on, or that runs code of a project,
+    /// is started only if the user trusts that project.
     pub async fn child(&self, command: ChildCommand) -> io::Result<Child> {
         let children = self.0.children.as_ref().ok_or_else(|| self.missing("child processes"))?;
         children.start(&self.0.pack, command, &self.0.scope).await
@@ -190,9 +194,9 @@ impl Host {
         WeakHost(Arc::downgrade(&self.0))
     }
 
-    /// Waits for a permit under a limit of the config (`[limits.NAME]`), in turn with the calls that it applies to;
-    /// without such a limit it is there at once. `key` is what the limit counts separately where it is not for all
-    /// together, such as the name of a model. Dropping the permit returns it.
+    /// Waits for a permit under a limit of the config (`[limits.NAME]`) for work that no call waits for, in turn with
+    /// the calls that the limit applies to; without such a limit the permit is there at once. `model` is what the limit
+    /// counts separately if it is `per = "model"`. Dropping the permit returns it.
     ///
     /// ```
     /// # use toolyard_tool::Host;
@@ -205,11 +209,49 @@ impl Host {
     /// # Ok(())
     /// # }
     /// ```
-    pub async fn limits(&self, name: &str, key: &str) -> Result<Permit, Limited> {
-        match &self.0.limits {
-            Some(limits) => limits.acquire(name, key).await,
-            None => Ok(Permit::unlimited()),
-        }
+    pub async fn limits(&self, name: &str, model: &str) -> Result<Permit, Limited> {
+        self.acquire(name, model, None, |_| {}).await
+    }
+
+    /// Like [`limits`](Self::limits), for work that this call waits for: its client takes turns with the others, and the
+    /// limit counts it for its principal and tool. `report` is called with the number of those ahead when the work
+    /// begins to wait, and once a second from then on; report it as progress, which also restarts the client's timeout.
+    ///
+    /// ```
+    /// # use std::sync::atomic::{AtomicU32, Ordering};
+    /// # use toolyard_tool::{Context, Host};
+    /// # use toolyard_tool::host::Limited;
+    /// async fn ask(host: &Host, context: &Context) -> Result<(), Limited> {
+    ///     let (caller, steps) = (context.clone(), AtomicU32::new(0));
+    ///     let report = move |ahead| {
+    ///         caller.progress_with(steps.fetch_add(1, Ordering::Relaxed), None, format!("waiting: {ahead} ahead"));
+    ///     };
+    ///     let permit = host.limits_for(context, "gentle", "gpt-5.2", report).await?;
+    ///     // Send the request.
+    ///     drop(permit);
+    ///     Ok(())
+    /// }
+    /// ```
+    pub async fn limits_for(
+        &self,
+        context: &Context,
+        name: &str,
+        model: &str,
+        report: impl Fn(usize) + Send + Sync + 'static,
+    ) -> Result<Permit, Limited> {
+        self.acquire(name, model, Some(context.origin_and_tool()), report).await
+    }
+
+    async fn acquire(
+        &self,
+        name: &str,
+        model: &str,
+        call: Option<(Arc<Origin>, Arc<str>)>,
+        report: impl Fn(usize) + Send + Sync + 'static,
+    ) -> Result<Permit, Limited> {
+        let Some(limits) = &self.0.limits else { return Ok(Permit::unlimited()) };
+        let (pack, report) = (self.0.pack.clone(), Box::new(report));
+        limits.acquire(name, LimitedWork { pack, model: model.into(), call, report }).await
     }
 
     /// Runs the hooks of a point with this input.
@@ -218,6 +260,12 @@ impl Host {
             Some(hooks) => hooks.run(point, input).await,
             None => Verdict::Continue(input),
         }
+    }
+
+    /// Whether any hook runs at a point for this subject, such as the name of a model. What a hook may still change
+    /// should not be shown before it has run.
+    pub fn has_hooks(&self, point: &str, subject: &str) -> bool {
+        self.0.hooks.as_ref().is_some_and(|hooks| hooks.has_any(point, subject))
     }
 
     /// Publishes what happened on the gateway's event stream, for operators and for the principal that it belongs to.
@@ -238,6 +286,14 @@ impl Host {
         match &self.0.credentials {
             Some(credentials) => credentials.token(provider).await,
             None => Err(NotSignedIn::new(provider)),
+        }
+    }
+
+    /// The accounts that are configured, and whether the user has signed in to each.
+    pub async fn sign_ins(&self) -> Vec<SignInStatus> {
+        match &self.0.credentials {
+            Some(credentials) => credentials.sign_ins().await,
+            None => Vec::new(),
         }
     }
 
@@ -276,31 +332,31 @@ impl Drop for Done {
 }
 
 impl HostBuilder {
-    /// Where the pack keeps its files.
+    /// Sets the folders in which the pack keeps its files.
     pub fn folders(mut self, folders: Arc<dyn Folders>) -> Self {
         self.0.folders = Some(folders);
         self
     }
 
-    /// What starts its child processes.
+    /// Sets the service that starts the pack's child processes.
     pub fn children(mut self, children: Arc<dyn Children>) -> Self {
         self.0.children = Some(children);
         self
     }
 
-    /// What bounds its calls to others.
+    /// Sets the service that limits the pack's calls to other programs.
     pub fn limits(mut self, limits: Arc<dyn Limits>) -> Self {
         self.0.limits = Some(limits);
         self
     }
 
-    /// What runs the user's hooks.
+    /// Sets the service that runs the user's hooks.
     pub fn hooks(mut self, hooks: Arc<dyn Hooks>) -> Self {
         self.0.hooks = Some(hooks);
         self
     }
 
-    /// What signs the user in.
+    /// Sets the service that signs the user in.
     pub fn credentials(mut self, credentials: Arc<dyn Credentials>) -> Self {
         self.0.credentials = Some(credentials);
         self
@@ -312,19 +368,19 @@ impl HostBuilder {
         self
     }
 
-    /// What lets runs of the pack use the gateway.
+    /// Sets the service that lets runs of the pack use the gateway.
     pub fn delegations(mut self, delegations: Arc<dyn Delegations>) -> Self {
         self.0.delegations = Some(delegations);
         self
     }
 
-    /// Where it publishes what happens.
+    /// Sets the sink of the pack's events.
     pub fn events(mut self, events: Arc<dyn Events>) -> Self {
         self.0.events = Some(events);
         self
     }
 
-    /// Where its tasks are stored; in memory by default.
+    /// Sets the store of the pack's tasks; in memory by default.
     pub fn tasks(mut self, tasks: Arc<dyn TaskStore>) -> Self {
         self.0.tasks = tasks;
         self

@@ -1,4 +1,4 @@
-//! What a set offers: tools, prompts, resources and completions, each made from one plain function.
+//! The items of a tool set: tools, prompts, resources and completions, each made from one plain function.
 
 pub(crate) mod completion;
 pub(crate) mod prompt;

@@ -29,6 +29,7 @@ pub mod host;
 mod pack;
 mod random;
 mod seal;
+mod secret;
 mod skills;
 
 pub use arguments::Arguments;
@@ -48,6 +49,7 @@ pub use output::{Output, WithText};
 pub use pack::{Key, Pack, Wrong};
 pub use problems::Problems;
 pub use schema::{clamp, path};
+pub use secret::Secret;
 pub use serve::{Door, ServeError, Server, UsageError, run, run_on, serve};
 pub use set::{Live, Taken, ToolSet};
 pub use skills::Skill;

@@ -1,8 +1,9 @@
-//! A set in memory: an upstream without a wire, for the gateway and for tests.
+//! A set as an upstream in the same process, without a transport; for the gateway and for tests.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use tokio::sync::mpsc;
 use toolyard_model::{
     Answer, BoxFuture, ClientKey, Connected, Greeting, Handler, Link, LinkEvent, LinkRequest, Origin, Peer,
@@ -17,8 +18,8 @@ impl<S: Send + Sync + 'static> ToolSet<S> {
     /// The set as an upstream: a link to call, and what happens outside of calls. Can be called again; all
     /// links lead to the same set.
     ///
-    /// Nothing is started and no state is made: that is left to the first call. Only stored tasks that an earlier
-    /// program left unfinished are taken over.
+    /// Nothing is started and no state is made before the first call. Only stored tasks that an earlier program left
+    /// unfinished are taken over.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -37,7 +38,7 @@ impl<S: Send + Sync + 'static> ToolSet<S> {
     }
 }
 
-/// Leads to a handler in the same process.
+/// A link to a handler in the same process.
 struct MemoryLink {
     handler: Arc<dyn Handler>,
     greeting: Greeting,
@@ -72,7 +73,7 @@ impl Link for MemoryLink {
     }
 
     fn close(&self) -> BoxFuture<()> {
-        let closed = self.closed.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let closed = self.closed.lock().take();
         Box::pin(async move {
             if let Some(closed) = closed {
                 // If the event is not received, the link has been dropped already.
@@ -82,8 +83,8 @@ impl Link for MemoryLink {
     }
 }
 
-/// The origin by the request's own account: a request of another revision has been translated, and only the
-/// request itself describes its client correctly.
+/// The origin as the request's `_meta` describes it. A request of another revision has been converted, and the given
+/// origin describes the client as it was before.
 fn as_asked(
     origin: &Arc<Origin>,
     params: &Raw,

@@ -1,4 +1,4 @@
-//! From a function's return type to the answer: its schema, its structured content and its text.
+//! Converts a function's return value into the answer: its schema, its structured content and its text.
 //!
 //! Structured content is always an object, since clients before 2026-07-28 accept nothing else: a list or a
 //! number is put under `result`, and so is a value that need not be an object, such as an `Option` or an enum with
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::schema;
 use crate::{Content, ToolError};
 
-/// What a tool function may return, bare or as the good half of a `Result`: any value that derives
+/// A value that a tool function may return, bare or as the good half of a `Result`: any value that derives
 /// `Serialize` and `JsonSchema`, [`Content`], or [`WithText`].
 ///
 /// ```
@@ -155,7 +155,7 @@ impl<T> WithText<T> {
         Self { value, text: text.into() }
     }
 
-    /// The value, for callers by hand.
+    /// The value, for code that calls the function directly.
     pub fn value(&self) -> &T {
         &self.value
     }

@@ -39,13 +39,13 @@ pub struct Pack {
     name: &'static str,
     summary: &'static str,
     keys: Vec<Key>,
-    check: Box<Check>,
+    check: Box<ConfigCheck>,
     make: Box<Make>,
     idle: Option<Duration>,
     is_opt_in: bool,
 }
 
-type Check = dyn Fn(&Value) -> Vec<Wrong> + Send + Sync;
+type ConfigCheck = dyn Fn(&Value) -> Vec<Wrong> + Send + Sync;
 type Make = dyn Fn(Value, Host) -> Result<ToolSet, ToolError> + Send + Sync;
 
 /// One key of a pack's configuration.
@@ -146,6 +146,17 @@ impl Pack {
             Ok(tools.state(()).hosted(&host))
         });
         Self { name, summary, keys, check, make, idle: None, is_opt_in: false }
+    }
+
+    /// Also checks what the types of single keys cannot express, once they are right.
+    #[must_use]
+    pub fn also_check(mut self, more: impl Fn(&Value) -> Vec<Wrong> + Send + Sync + 'static) -> Self {
+        let check = self.check;
+        self.check = Box::new(move |config: &Value| {
+            let wrongs = check(config);
+            if wrongs.is_empty() { more(config) } else { wrongs }
+        });
+        self
     }
 
     /// How long a call of this pack may take without progress, if that is longer than usual. The config can set

@@ -1,5 +1,5 @@
-//! Runs a function: async ones in place, blocking ones on threads made for that. A function that
-//! panics fails its own call and nothing else.
+//! Runs the functions of a set: async functions in place, blocking functions on threads for blocking work. A function
+//! that panics fails only its own call.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, resume_unwind};
@@ -34,8 +34,8 @@ pub type Call<W, A, O> = fn(<W as Wanted>::Handle, Context, A) -> Run<Result<O, 
 /// A type-erased function of a set.
 pub(crate) type Runner<I, R> = Arc<dyn Fn(I, Context) -> BoxFuture<Result<R, ToolError>> + Send + Sync>;
 
-/// Erases the types: `read` makes the arguments, `finish` the result. A panic in any part, including checks and
-/// making state, fails this call alone, under the `name` of the function.
+/// Erases the types of a function: `read` makes its arguments, `finish` its result. A panic in any part, including
+/// checks and the creation of state, fails only this call, with an error that contains `name`.
 pub(crate) fn runner<W, I, A, O, R>(
     name: &'static str,
     source: Source<W>,
@@ -90,7 +90,7 @@ async fn run<W: Wanted, A, O: Send + 'static>(
 fn stopped(name: &str, panic: &(dyn Any + Send)) -> ToolError {
     let text = reason(panic);
     tracing::error!(name, panic = text, "a function of a tool set panicked");
-    ToolError::broken(format!("`{name}` broke down: {text}"))
+    ToolError::broken(format!("`{name}` panicked: {text}"))
         .hint("this is a defect of the tool, not of the call")
 }
 

@@ -59,7 +59,7 @@ pub(crate) fn output<T: JsonSchema>() -> Value {
 }
 
 fn generate<T: JsonSchema>(contract: Contract) -> Value {
-    let mut settings = SchemaSettings::draft2020_12().with_transform(Plain);
+    let mut settings = SchemaSettings::draft2020_12().with_transform(PlainSchema);
     settings.contract = contract;
     // The dialect is the protocol's default.
     settings.meta_schema = None;
@@ -72,7 +72,7 @@ fn generate<T: JsonSchema>(contract: Contract) -> Value {
 /// The schema of a form that a user fills in: flat, with nothing but simple fields, and with the formats of
 /// numbers, as [`input`]. Conditions between its fields are checked, but not [`shown`].
 pub(crate) fn form<T: JsonSchema>() -> Value {
-    let mut settings = SchemaSettings::draft2020_12().with_transform(Plain).with_transform(Flat);
+    let mut settings = SchemaSettings::draft2020_12().with_transform(PlainSchema).with_transform(Flat);
     settings.meta_schema = None;
     settings.inline_subschemas = true;
     settings.into_generator().into_root_schema_for::<T>().to_value()
@@ -119,9 +119,9 @@ impl<F: FnMut(&mut Map<String, Value>)> Transform for Each<F> {
 /// Replaces `true` by the equivalent `{}`: some clients drop the whole list of tools because of one
 /// `true`.
 #[derive(Clone)]
-struct Plain;
+struct PlainSchema;
 
-impl Transform for Plain {
+impl Transform for PlainSchema {
     fn transform(&mut self, schema: &mut Schema) {
         if schema.as_bool() == Some(true) {
             schema.ensure_object();

@@ -23,7 +23,7 @@ pub use program::{run, run_on};
 /// How long answers under way may take when a server ends.
 const LAST_ANSWERS: Duration = Duration::from_secs(5);
 
-/// Where clients come in.
+/// A place where clients connect.
 ///
 /// ```
 /// use toolyard_tool::Door;
@@ -197,7 +197,7 @@ impl Server {
         &self.addresses
     }
 
-    /// Waits until the client on stdio has left; without that door, for ever.
+    /// Waits until the client on stdio has disconnected. Never returns if stdio is not served.
     async fn left(&self) {
         self.stdio.ended().await;
     }

@@ -16,15 +16,15 @@ use crate::host::Host;
 use crate::item::Item;
 use crate::seal::Seal;
 use crate::state::{Gives, Held, Loading, Wanted};
-use crate::tasks::{Runner, Tasks};
+use crate::tasks::{TaskRunner, Tasks};
 use crate::{Context, Skill, ToolError, skills};
 
 pub use items::Taken;
 pub use live::Live;
 pub(crate) use live::Offer;
 
-/// What a server or a pack offers, listed explicitly. It answers requests by itself: serve it on any
-/// transport with [`serve`](crate::serve), or put it into a gateway with [`ToolSet::connect`].
+/// The tools, prompts and resources of a server or a pack, listed explicitly. It answers requests by itself: serve it
+/// on any transport with [`serve`](crate::serve), or put it into a gateway with [`ToolSet::connect`].
 ///
 /// ```
 /// use toolyard_tool::{ToolSet, tool};
@@ -59,11 +59,22 @@ pub(crate) struct About {
     title: Option<String>,
     icons: Vec<String>,
     pub(crate) instructions: Option<String>,
-    pub(crate) wants_proof: bool,
-    pub(crate) skills: Option<skills::Source>,
+    pub(crate) proof: Proof,
+    pub(crate) skills: Option<skills::SkillSource>,
     info: OnceLock<Raw>,
     /// The same, in the form that answers of tools are written with.
     written: OnceLock<Arc<RawValue>>,
+}
+
+/// Which calls need a connection that proves its user.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Proof {
+    Never,
+    /// Those of tools that are not read-only, unless the user sets this.
+    ToChange {
+        switch: &'static str,
+    },
+    Always,
 }
 
 impl About {
@@ -98,7 +109,7 @@ impl ToolSet<()> {
         let name: Arc<str> = name.into();
         let surroundings = Arc::new(Surroundings::new(name.clone()));
         let offer = Arc::new(Offer::new(surroundings.changes.clone()));
-        let runner = Runner { offer: offer.clone(), set: Arc::downgrade(&surroundings) };
+        let runner = TaskRunner { offer: offer.clone(), set: Arc::downgrade(&surroundings) };
         Self {
             about: About {
                 name,
@@ -106,7 +117,7 @@ impl ToolSet<()> {
                 title: None,
                 icons: Vec::new(),
                 instructions: None,
-                wants_proof: false,
+                proof: Proof::Never,
                 skills: None,
                 info: OnceLock::new(),
                 written: OnceLock::new(),
@@ -158,7 +169,22 @@ impl<S: Send + Sync + 'static> ToolSet<S> {
     /// ```
     #[must_use]
     pub fn proven_users_only(mut self) -> Self {
-        self.about.wants_proof = true;
+        self.about.proof = Proof::Always;
+        self
+    }
+
+    /// Calls tools that are not `read_only` only on connections that prove their user
+    /// ([`Context::is_proven`](crate::Context::is_proven)): for tools that change the user's files. `switch` is what a
+    /// user can set to lift this, such as a key of the pack's config; refusals name it.
+    ///
+    /// ```
+    /// use toolyard_tool::ToolSet;
+    ///
+    /// let set = ToolSet::new("notes", "1.0.0").proven_writers_only("`unproven_writes = true`");
+    /// ```
+    #[must_use]
+    pub fn proven_writers_only(mut self, switch: &'static str) -> Self {
+        self.about.proof = Proof::ToChange { switch };
         self
     }
 
@@ -179,7 +205,7 @@ impl<S: Send + Sync + 'static> ToolSet<S> {
     where
         F: Future<Output = Result<Vec<Skill>, ToolError>> + Send + 'static,
     {
-        self.about.skills = Some(skills::Source::new(list));
+        self.about.skills = Some(skills::SkillSource::new(list));
         self
     }
 
@@ -242,8 +268,8 @@ impl<S: Send + Sync + 'static> ToolSet<S> {
     /// attribute is missing.
     ///
     /// # Panics
-    /// If the set has something of that name already, or if a schema cannot be right (arguments that are no
-    /// struct, a pattern that is no regular expression): such a set must not get as far as being served.
+    /// If the set has something of that name already, or if a schema is invalid (arguments that are not a
+    /// struct, a pattern that is not a regular expression): such a set must not be served.
     #[must_use]
     pub fn with<I: Item>(self) -> Self
     where
@@ -254,7 +280,7 @@ impl<S: Send + Sync + 'static> ToolSet<S> {
         self
     }
 
-    /// Adds everything that another set offers; its state stays its own.
+    /// Adds everything that another set offers. Functions of that set keep their own state.
     ///
     /// # Panics
     /// If both have something of the same name.

@@ -71,19 +71,19 @@ impl Skill {
     }
 }
 
-/// Where the skills of a set come from.
+/// The source of a set's skills.
 #[derive(Clone)]
-pub(crate) struct Source(Arc<Listing>);
+pub(crate) struct SkillSource(Arc<Listing>);
 
 type Listing = dyn Fn(Context) -> BoxFuture<Result<Vec<Skill>, ToolError>> + Send + Sync;
 
-impl fmt::Debug for Source {
+impl fmt::Debug for SkillSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Source")
+        f.write_str("SkillSource")
     }
 }
 
-impl Source {
+impl SkillSource {
     pub(crate) fn new<F>(list: impl Fn(Context) -> F + Send + Sync + 'static) -> Self
     where
         F: Future<Output = Result<Vec<Skill>, ToolError>> + Send + 'static,

@@ -1,12 +1,13 @@
-//! What the functions of a set share: made once, passed by reference. It may be made on the first call, so
+//! The state that the functions of a set share: made once, passed by reference. It may be made on the first call, so
 //! that listing tools costs nothing.
 
 use std::future::Future;
 use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, resume_unwind};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use futures_util::FutureExt;
+use parking_lot::Mutex;
 use tokio::sync::watch;
 use toolyard_model::{BoxFuture, Scope};
 
@@ -18,7 +19,7 @@ use crate::run::reason;
 pub trait Wanted: 'static {
     /// The type that it takes a reference to.
     type State;
-    /// What is held while the function runs.
+    /// The handle that is held while the function runs.
     type Handle: Clone + Send + Sync + 'static;
 }
 
@@ -50,7 +51,7 @@ impl<S: Send + Sync + 'static> Wanted for Needs<S> {
     note = "call `.state(…)` with a value of that type before `.with::<…>()`; sets with different state are joined with `.join(…)`"
 )]
 pub trait Gives<T, W: Wanted>: Sized {
-    /// Where the function gets its state from.
+    /// The source of the function's state.
     fn source(held: &Held<Self>) -> Source<W>;
 }
 
@@ -188,7 +189,7 @@ impl<S: Send + Sync + 'static> Later<S> {
 
     /// The current attempt, or a new one if there is none or it failed.
     fn attempt(self: &Arc<Self>, scope: &Scope) -> Attempt<S> {
-        let mut latest = self.attempt.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut latest = self.attempt.lock();
         if let Some(attempt) = latest.as_ref().filter(|attempt| is_worth_waiting_for(attempt)) {
             return attempt.clone();
         }
@@ -219,15 +220,15 @@ fn is_worth_waiting_for<S>(attempt: &Attempt<S>) -> bool {
 }
 
 /// Makes it in a scope, unless it has been made by now.
-type Making<H> = Arc<dyn Fn(&Scope) -> BoxFuture<Result<H, ToolError>> + Send + Sync>;
+type MakeState<H> = Arc<dyn Fn(&Scope) -> BoxFuture<Result<H, ToolError>> + Send + Sync>;
 
-/// Where a function gets its state from when it is called.
+/// The source of a function's state when it is called.
 #[doc(hidden)]
 pub enum Source<W: Wanted> {
     /// There already.
     Ready(W::Handle),
     /// It may have to be made first.
-    Later(Making<W::Handle>),
+    Later(MakeState<W::Handle>),
 }
 
 impl<W: Wanted> Source<W> {

@@ -21,11 +21,11 @@ use crate::changes::Changes;
 use crate::item::tool::{TaskUse, Tool};
 use crate::random;
 use adopt::{stored_call, unavailable};
-use kept::Kept;
+use kept::KeptTasks;
 use store::{MemoryTasks, TaskStore};
-use task::{Lasting, Making, Past, Standing, owners_of};
+use task::{Lasting, NewTask, Past, TaskSnapshot, owners_of};
 
-pub(crate) use adopt::Runner;
+pub(crate) use adopt::TaskRunner;
 pub(crate) use task::{Stage, Task};
 pub(crate) use wire::declare;
 
@@ -42,10 +42,10 @@ pub(crate) struct Tasks(Arc<Shared>);
 struct Shared {
     scope: Scope,
     changes: Changes,
-    kept: Arc<Kept>,
+    kept: Arc<KeptTasks>,
     /// The host's store; in memory without one.
     store: OnceLock<Arc<dyn TaskStore>>,
-    runner: Runner,
+    runner: TaskRunner,
     /// One interrupted task at a time is taken over.
     adopting: tokio::sync::Mutex<()>,
 }
@@ -53,13 +53,13 @@ struct Shared {
 /// A task that a client may ask about.
 enum Found {
     Live(Arc<Task>),
-    /// It has ended, or another program runs it.
-    Stored(Standing),
+    /// The task has ended, or another program runs it.
+    Stored(TaskSnapshot),
 }
 
 impl Tasks {
     /// The scope ends with the tasks.
-    pub(crate) fn new(scope: Scope, changes: Changes, runner: Runner) -> Self {
+    pub(crate) fn new(scope: Scope, changes: Changes, runner: TaskRunner) -> Self {
         Self(Arc::new(Shared {
             scope,
             changes,
@@ -121,7 +121,7 @@ impl Tasks {
                 Ok(AnswerBody::ours(wire::list(&origin, &tasks)))
             }),
             method @ ("tasks/get" | "tasks/update" | "tasks/cancel" | "tasks/result") => {
-                let about = About {
+                let about = TaskRequest {
                     what: match method {
                         "tasks/get" => What::Get,
                         "tasks/update" => What::Update(request.params.member("inputResponses")),
@@ -155,7 +155,7 @@ impl Tasks {
     pub(crate) async fn end(&self) {
         let storing = async {
             for task in self.0.kept.all(|_| true) {
-                let _ = task.stored_standing().await;
+                let _ = task.stored_snapshot().await;
             }
         };
         if tokio::time::timeout(LAST_CHANGES, storing).await.is_err() {
@@ -167,7 +167,7 @@ impl Tasks {
 }
 
 impl Shared {
-    fn making(&self, request: &Request, call: Peer, stage: Stage, tool: &Tool) -> Making {
+    fn making(&self, request: &Request, call: Peer, stage: Stage, tool: &Tool) -> NewTask {
         let (id, origin) = (random::token(), &request.origin);
         let longest = tool.keep.unwrap_or(KEPT);
         let lasting = tool.keep.map(|_| {
@@ -179,7 +179,7 @@ impl Shared {
             Some(_) => Owner::Principal(origin.principal.clone()),
             None => Owner::of(origin),
         };
-        Making {
+        NewTask {
             id,
             stage,
             call,
@@ -220,10 +220,10 @@ impl Shared {
     }
 
     /// The tasks that this client may list, the oldest first.
-    async fn list(self: &Arc<Self>, origin: &Origin) -> Result<Vec<Standing>, CallError> {
+    async fn list(self: &Arc<Self>, origin: &Origin) -> Result<Vec<TaskSnapshot>, CallError> {
         let mut tasks = Vec::new();
         for task in self.kept.of(origin) {
-            tasks.push(task.stored_standing().await?);
+            tasks.push(task.stored_snapshot().await?);
         }
         if let Some(store) = self.stored().filter(|store| store.exists()) {
             // A client that does not prove its user knows only the ids of its own tasks.
@@ -231,9 +231,9 @@ impl Shared {
             {
                 for record in store.list(&owner).await.map_err(|error| unavailable(&error))? {
                     if tasks.iter().all(|task| task.id != record.id)
-                        && let Found::Stored(standing) = Found::stored(record)
+                        && let Found::Stored(snapshot) = Found::stored(record)
                     {
-                        tasks.push(standing);
+                        tasks.push(snapshot);
                     }
                 }
             }
@@ -244,7 +244,7 @@ impl Shared {
 }
 
 /// A request about one task.
-struct About {
+struct TaskRequest {
     what: What,
     id: String,
     origin: Arc<Origin>,
@@ -257,26 +257,26 @@ enum What {
     Result(Peer),
 }
 
-impl About {
+impl TaskRequest {
     async fn answer(self, shared: &Arc<Shared>) -> Answer {
         let found = shared.find(&self.id, &self.origin).await?;
         let origin = &self.origin;
         let result = match (self.what, found) {
-            (What::Get, Found::Live(task)) => wire::details(origin, &task.stored_standing().await?),
-            (What::Get, Found::Stored(standing)) => wire::details(origin, &standing),
+            (What::Get, Found::Live(task)) => wire::details(origin, &task.stored_snapshot().await?),
+            (What::Get, Found::Stored(snapshot)) => wire::details(origin, &snapshot),
             (What::Update(answers), Found::Live(task)) => {
                 task.take_answers(answers.as_ref());
-                task.stored_standing().await?;
+                task.stored_snapshot().await?;
                 Raw::empty_object()
             }
             (What::Update(_), Found::Stored(_)) => Raw::empty_object(),
             (What::Cancel, Found::Live(task)) => {
                 let was_running = task.cancel();
-                wire::cancelled(origin, &task.stored_standing().await?, was_running)?
+                wire::cancelled(origin, &task.stored_snapshot().await?, was_running)?
             }
-            (What::Cancel, Found::Stored(standing)) => wire::cancelled(origin, &standing, false)?,
+            (What::Cancel, Found::Stored(snapshot)) => wire::cancelled(origin, &snapshot, false)?,
             (What::Result(peer), Found::Live(task)) => return wire::result(task, peer).await,
-            (What::Result(_), Found::Stored(standing)) => return wire::outcome_of(standing),
+            (What::Result(_), Found::Stored(snapshot)) => return wire::outcome_of(snapshot),
         };
         Ok(AnswerBody::ours(result))
     }

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Where an element is, in logical pixels of its window. A window left of the first monitor has negative coordinates;
-/// width and height are never negative.
+/// The position and size of an element, in logical pixels of its window. A window left of the first monitor has
+/// negative coordinates; width and height are never negative.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ElementBounds {
     /// The left edge.
@@ -79,7 +79,7 @@ impl ElementBounds {
 /// One element of the tree.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ElementInfo {
-    /// What it is, for instance `Button`.
+    /// The kind of the element, for instance `Button`.
     #[serde(rename = "type")]
     pub kind: String,
     /// Its label or title.
@@ -87,7 +87,7 @@ pub struct ElementInfo {
     pub name: Option<String>,
     /// Its position among the siblings of the same type, from 0.
     pub index: usize,
-    /// Where it is in its window.
+    /// The position and size of the element in its window.
     pub bounds: ElementBounds,
     /// Its path from the window, for instance `Window[0]/Button[2]`.
     pub path: String,

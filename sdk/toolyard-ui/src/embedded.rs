@@ -1,6 +1,8 @@
 //! One builder for an app that offers its user interface to agents.
 
+use std::ffi::OsString;
 use std::io;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use toolyard_app::{App, Door, Listening, Running};
@@ -24,8 +26,8 @@ pub enum Transport {
 /// ```
 /// use toolyard_ui::{Embedded, Transport};
 ///
-/// let notes = Embedded::new("Notes").transport(Transport::Tcp).port(0).headless(true);
-/// assert!(notes.is_headless());
+/// let notes = Embedded::new("Notes").transport(Transport::Tcp).port(0).headless(false);
+/// assert!(!notes.is_headless(), "it opens a window, or fails where there is no display");
 /// ```
 #[derive(Clone, Debug)]
 pub struct Embedded {
@@ -33,8 +35,10 @@ pub struct Embedded {
     shared_secret: Option<String>,
     transport: Transport,
     port: u16,
-    is_headless: bool,
+    may_be_headless: bool,
     is_advertised: bool,
+    door: Door,
+    instances: Option<PathBuf>,
 }
 
 impl Embedded {
@@ -45,8 +49,10 @@ impl Embedded {
             shared_secret: None,
             transport: Transport::Tcp,
             port: 0,
-            is_headless: false,
+            may_be_headless: true,
             is_advertised: true,
+            door: Door::default(),
+            instances: None,
         }
     }
 
@@ -71,10 +77,10 @@ impl Embedded {
         self
     }
 
-    /// Run without a display.
+    /// Whether the app may run without a display where there is none; it may unless set.
     #[must_use]
-    pub fn headless(mut self, is_headless: bool) -> Self {
-        self.is_headless = is_headless;
+    pub fn headless(mut self, may_be_headless: bool) -> Self {
+        self.may_be_headless = may_be_headless;
         self
     }
 
@@ -86,9 +92,23 @@ impl Embedded {
         self
     }
 
-    /// Whether it runs without a display.
+    /// Sets the address of the gateway that the app dials if it is not advertised; `127.0.0.1:5100` unless set.
+    #[must_use]
+    pub fn at(mut self, door: Door) -> Self {
+        self.door = door;
+        self
+    }
+
+    /// The folder of the file that names the endpoint, and of the local socket; gateways look into the default.
+    #[must_use]
+    pub fn instances_in(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.instances = Some(folder.into());
+        self
+    }
+
+    /// Whether the app is to draw in memory instead of a window: it may, and this process has no display.
     pub fn is_headless(&self) -> bool {
-        self.is_headless
+        self.may_be_headless && !has_display(std::env::consts::OS, |name| std::env::var_os(name))
     }
 
     /// The name of the app.
@@ -121,19 +141,30 @@ impl Embedded {
             app = app.secret(secret)?;
         }
         if !self.is_advertised {
-            return Ok(Started::Dialling(app.at(Door::default()).start()));
+            return Ok(Started::Dialling(app.at(self.door).start()));
+        }
+        if let Some(folder) = &self.instances {
+            app = app.instances_in(folder);
         }
         let address = ("127.0.0.1", self.port);
         let listening = match self.transport {
             Transport::Tcp => app.listen(address).await?,
             Transport::LocalSocket => {
-                let folder = std::env::var_os("XDG_RUNTIME_DIR").map_or_else(std::env::temp_dir, Into::into);
+                let usual =
+                    || std::env::var_os("XDG_RUNTIME_DIR").map_or_else(std::env::temp_dir, Into::into);
+                let folder = self.instances.unwrap_or_else(usual);
                 app.listen_local(folder.join(format!("{}-{}.sock", self.app_id, std::process::id()))).await?
             }
             Transport::Http => app.listen_http(format!("{}:{}", address.0, address.1)).await?,
         };
         Ok(Started::Listening(listening))
     }
+}
+
+/// Whether a window can be opened, as far as the environment shows: Windows and macOS need no variable for it.
+fn has_display(system: &str, variable: impl Fn(&str) -> Option<OsString>) -> bool {
+    let is_set = |name: &&str| variable(name).is_some_and(|value| !value.is_empty());
+    matches!(system, "windows" | "macos") || ["DISPLAY", "WAYLAND_DISPLAY"].iter().any(is_set)
 }
 
 /// An app that a thread of its own offers to agents. Dropping it takes the offer back.
@@ -160,4 +191,28 @@ pub enum Started {
     Listening(Listening),
     /// It dials the gateway.
     Dialling(Running),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_display_is_named_by_a_variable_that_is_not_empty_or_belongs_to_the_system() {
+        let with = |system: &str, set: &[(&str, &str)]| {
+            has_display(system, |name| {
+                set.iter().find(|(key, _)| *key == name).map(|(_, value)| value.into())
+            })
+        };
+        assert!(!with("linux", &[]));
+        assert!(!with("linux", &[("DISPLAY", "")]));
+        assert!(with("linux", &[("DISPLAY", ":0")]));
+        assert!(with("linux", &[("WAYLAND_DISPLAY", "wayland-0")]));
+        assert!(with("windows", &[]) && with("macos", &[]));
+    }
+
+    #[test]
+    fn an_app_that_may_not_be_headless_never_is() {
+        assert!(!Embedded::new("Notes").headless(false).is_headless());
+    }
 }

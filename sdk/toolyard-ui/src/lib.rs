@@ -1,6 +1,6 @@
 //! Let agents see and operate a running app: its element tree, clicks, text, keys, screenshots.
 //!
-//! The crate knows no toolkit. An adapter implements [`Ui`], which has four methods, and [`tools`] turns it into the
+//! The crate does not depend on a toolkit. An adapter implements [`Ui`], which has four methods, and [`tools`] turns it into the
 //! tools that agents call. Everything uses one coordinate system: logical pixels, with the origin at the top left
 //! corner of the window.
 //!
@@ -32,5 +32,6 @@ pub use path::{ElementPath, InvalidSegment, PathSegment};
 pub use picture::Picture;
 pub use recording::{Step, StepFailed, replay};
 pub use tools::{Operator, tools};
+pub use toolyard_app::Door;
 pub use tree::{ElementId, Tree, TreeNode};
 pub use ui::{Action, MouseButton, Ui, UiError};

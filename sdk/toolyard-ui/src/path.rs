@@ -72,7 +72,7 @@ impl FromStr for PathSegment {
         let (kind, index) = match text.strip_suffix(']') {
             Some(open) => {
                 let (kind, digits) = open.split_once('[').ok_or_else(invalid)?;
-                // `parse` also takes a plus sign, which is no digit.
+                // `parse` also takes a plus sign, which is not a digit.
                 let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
                 let index = if is_number { digits.parse().ok() } else { None };
                 (kind, index.ok_or_else(invalid)?)

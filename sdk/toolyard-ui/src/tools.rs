@@ -4,18 +4,21 @@ mod act;
 mod assert;
 mod look;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use serde_json::Value;
 use toolyard_model::BoxFuture;
 use toolyard_tool::{ToolError, ToolSet};
 
 use crate::recording::{self, Recorder, Step};
-use crate::{Action, ElementPath, Picture, Tree, Ui, UiError};
+use crate::{Action, ElementId, ElementPath, Picture, Tree, Ui, UiError};
 
 /// How long an app may take for one action.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// How long an app may take to show an element after it was asked to scroll to it.
+const SCROLLING: Duration = Duration::from_secs(2);
 
 /// The tools for seeing and operating an app.
 ///
@@ -66,10 +69,12 @@ pub(crate) async fn run_step(operator: &Operator, step: &Step) -> Result<(), Too
     }
 }
 
-/// What all tools share: the app, and the steps that are being recorded.
+/// The state that all tools share: the app, and the steps that are being recorded.
 pub struct Operator {
     pub(crate) ui: Arc<dyn Ui>,
     recorder: Mutex<Recorder>,
+    /// The window of the last action.
+    last_window: Mutex<Option<ElementId>>,
 }
 
 impl std::fmt::Debug for Operator {
@@ -80,7 +85,7 @@ impl std::fmt::Debug for Operator {
 
 impl Operator {
     pub(crate) fn new(ui: Arc<dyn Ui>) -> Self {
-        Self { ui, recorder: Mutex::default() }
+        Self { ui, recorder: Mutex::default(), last_window: Mutex::default() }
     }
 
     pub(crate) async fn tree(&self) -> Result<Tree, ToolError> {
@@ -88,22 +93,68 @@ impl Operator {
     }
 
     async fn perform(&self, action: Action) -> Result<(), ToolError> {
+        *self.last_window.lock() = Some(action.window());
         in_time("carry out the action", self.ui.perform(action)).await
     }
 
-    async fn screenshot(&self, window: crate::ElementId) -> Result<Picture, ToolError> {
+    /// The window that text and keys go to: the one of the last action, unless only another one has an element with
+    /// the focus.
+    fn keyboard_window(&self, tree: &Tree) -> Result<usize, ToolError> {
+        let last = *self.last_window.lock();
+        let last = tree.windows().find(|&window| Some(tree.id(window)) == last);
+        let focused = |window: &usize| tree.has_focus(*window);
+        let window = last.filter(focused).or_else(|| tree.windows().find(focused));
+        window.or(last).or_else(|| tree.windows().next()).ok_or_else(no_window)
+    }
+
+    /// An element that must exist and be visible, with the tree in which it is in view: what is around it is scrolled
+    /// if need be.
+    async fn reach(&self, selector: &Selector<'_>) -> Result<(Tree, usize), ToolError> {
+        let tree = self.tree().await?;
+        let element = selector.require(&tree)?;
+        if tree.is_in_view(element) {
+            return Ok((tree, element));
+        }
+        let mut changes = self.ui.changes();
+        let window = tree.id(tree.window_of(element));
+        self.perform(Action::ScrollIntoView { window, element: tree.id(element) }).await?;
+        let deadline = tokio::time::Instant::now() + SCROLLING;
+        loop {
+            changes.mark_unchanged();
+            let tree = self.tree().await?;
+            let element = selector.require(&tree)?;
+            if tree.is_in_view(element) {
+                return Ok((tree, element));
+            }
+            let waited = tokio::time::timeout_at(deadline, changes.changed()).await;
+            if waited.is_err() || tokio::time::Instant::now() >= deadline {
+                let why = format!(
+                    "the element {} is scrolled out of view, and the app did not scroll to it",
+                    selector.words()
+                );
+                let hint = "scroll an element around it with `ScrollElement`, and try again";
+                return Err(ToolError::new(why).hint(hint));
+            }
+        }
+    }
+
+    async fn screenshot(&self, window: ElementId) -> Result<Picture, ToolError> {
         let picture = in_time("draw its window", self.ui.screenshot(window)).await;
         picture.map_err(|error| ToolError::new(format!("Failed to capture screenshot: {error}")))
     }
 
-    pub(crate) fn recorder(&self) -> std::sync::MutexGuard<'_, Recorder> {
-        self.recorder.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn recorder(&self) -> parking_lot::MutexGuard<'_, Recorder> {
+        self.recorder.lock()
     }
 
     /// Notes a step that was carried out, if steps are being recorded.
     pub(crate) fn record(&self, tool: &str, arguments: Value) {
         self.recorder().add(Step { tool: tool.to_owned(), arguments });
     }
+}
+
+pub(crate) fn no_window() -> ToolError {
+    ToolError::new("the app has no window at the moment")
 }
 
 async fn in_time<T>(what: &str, work: BoxFuture<Result<T, UiError>>) -> Result<T, ToolError> {
@@ -115,7 +166,7 @@ async fn in_time<T>(what: &str, work: BoxFuture<Result<T, UiError>>) -> Result<T
     done.map_err(ToolError::from)
 }
 
-/// What an agent names an element by.
+/// The properties by which an agent names an element.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Selector<'a> {
     pub(crate) path: Option<&'a str>,
@@ -130,6 +181,10 @@ impl<'a> Selector<'a> {
             name: name.map(String::as_str),
             kind: kind.map(String::as_str),
         }
+    }
+
+    pub(crate) fn at(path: &'a str) -> Self {
+        Self { path: Some(path), ..Self::default() }
     }
 
     /// The element. A visible one counts before a hidden one, and a control before the label that names it.

@@ -12,7 +12,7 @@ const DEEPEST: usize = 50;
 /// How many characters of a name, type or property are kept.
 const LONGEST_TEXT: usize = 1_000;
 
-/// What a toolkit calls an element. Valid as long as the element exists.
+/// A toolkit's id of an element. Valid as long as the element exists.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ElementId(pub u64);
 
@@ -23,6 +23,7 @@ pub struct TreeNode {
     kind: String,
     name: Option<String>,
     bounds: ElementBounds,
+    seen: Option<ElementBounds>,
     is_hidden: bool,
     properties: BTreeMap<String, String>,
     children: Vec<TreeNode>,
@@ -34,7 +35,7 @@ impl TreeNode {
         Self { kind: to_type_name(kind), ..Self::default() }
     }
 
-    /// What the toolkit calls it.
+    /// Sets the toolkit's id of the element.
     #[must_use]
     pub fn id(mut self, id: u64) -> Self {
         self.id = Some(ElementId(id));
@@ -48,10 +49,18 @@ impl TreeNode {
         self
     }
 
-    /// Where it is, in logical pixels of its window.
+    /// Sets the position and size of the element, in logical pixels of its window.
     #[must_use]
     pub fn at(mut self, x: f64, y: f64, width: f64, height: f64) -> Self {
         self.bounds = ElementBounds::new(x, y, width, height);
+        self
+    }
+
+    /// The part of it that can be seen, if the elements around it show only a part, as a scrolled list does. The part
+    /// outside of the window never counts.
+    #[must_use]
+    pub fn seen(mut self, part: ElementBounds) -> Self {
+        self.seen = Some(part);
         self
     }
 
@@ -96,11 +105,22 @@ struct Element {
     info: ElementInfo,
     parent: Option<usize>,
     depth: usize,
-    /// Where the elements inside it end.
+    /// The index at which the elements inside it end.
     end: usize,
     is_hidden: bool,
     /// Whether the toolkit gave its bounds.
     has_bounds: bool,
+    is_out_of_view: bool,
+    /// The bounds of what is inside it and out of view.
+    beyond: ElementBounds,
+}
+
+impl Element {
+    fn set_out_of_view(&mut self, bounds: ElementBounds) {
+        self.is_out_of_view = true;
+        self.info.bounds = bounds;
+        self.info.properties.insert("outOfView".to_owned(), "true".to_owned());
+    }
 }
 
 impl Tree {
@@ -180,20 +200,49 @@ impl Tree {
         let is_hidden = node.is_hidden || above.is_some_and(|above| above.is_hidden);
         let depth = above.map_or(0, |above| above.depth + 1);
         let has_bounds = !info.bounds.is_empty();
-        self.elements.push(Element { id, info, parent, depth, end: 0, is_hidden, has_bounds });
+        let seen = self.seen_part(parent, info.bounds, node.seen);
+        let beyond = ElementBounds::default();
+        let (end, is_out_of_view) = (0, false);
+        let mut element =
+            Element { id, info, parent, depth, end, is_hidden, has_bounds, is_out_of_view, beyond };
+        if has_bounds && seen.is_empty() {
+            element.set_out_of_view(element.info.bounds);
+        } else if has_bounds {
+            element.info.bounds = seen;
+        }
+        self.elements.push(element);
         self.elements.len() - 1
     }
 
-    /// Where each element ends; an element without bounds has those of what is inside it.
+    /// The visible part of an element with these bounds: the given part, cut to the window.
+    fn seen_part(
+        &self,
+        parent: Option<usize>,
+        bounds: ElementBounds,
+        part: Option<ElementBounds>,
+    ) -> ElementBounds {
+        let seen = part.map_or(bounds, |part| part.intersection(&bounds));
+        let window = parent.map(|parent| &self.elements[self.window_of(parent)].info.bounds);
+        window.filter(|window| !window.is_empty()).map_or(seen, |window| seen.intersection(window))
+    }
+
+    /// Finds where each element ends; an element without bounds has those of what is inside it and in view.
     fn find_ends(&mut self) {
         for position in (0..self.elements.len()).rev() {
             let end = self.elements[position].end.max(position + 1);
             self.elements[position].end = end;
+            let beyond = self.elements[position].beyond;
+            if self.elements[position].info.bounds.is_empty() && !beyond.is_empty() {
+                self.elements[position].set_out_of_view(beyond);
+            }
             let bounds = self.elements[position].info.bounds;
+            let is_out_of_view = self.elements[position].is_out_of_view;
             if let Some(parent) = self.elements[position].parent {
                 let parent = &mut self.elements[parent];
                 parent.end = parent.end.max(end);
-                if !parent.has_bounds {
+                if !parent.has_bounds && is_out_of_view {
+                    parent.beyond = parent.beyond.union(&bounds);
+                } else if !parent.has_bounds {
                     parent.info.bounds = parent.info.bounds.union(&bounds);
                 }
             }
@@ -230,12 +279,19 @@ impl Tree {
         self.ancestors(Some(position)).last().unwrap_or(position)
     }
 
-    /// What the toolkit calls an element.
+    /// Whether an element inside a window has the focus.
+    pub fn has_focus(&self, window: usize) -> bool {
+        let is_focused =
+            |element: &Element| element.info.properties.get("focused").is_some_and(|is| is == "true");
+        self.elements[window + 1..self.elements[window].end].iter().any(is_focused)
+    }
+
+    /// The toolkit's id of an element.
     pub fn id(&self, position: usize) -> ElementId {
         self.elements[position].id
     }
 
-    /// What is known about an element, without its children.
+    /// The properties of an element, without its children.
     pub fn info(&self, position: usize) -> &ElementInfo {
         &self.elements[position].info
     }
@@ -243,6 +299,11 @@ impl Tree {
     /// Whether neither the element nor one around it is hidden.
     pub fn is_visible(&self, position: usize) -> bool {
         !self.elements[position].is_hidden
+    }
+
+    /// Whether at least a part of the element is in its window, and not scrolled out of view.
+    pub fn is_in_view(&self, position: usize) -> bool {
+        !self.elements[position].is_out_of_view
     }
 
     /// An element with what is inside it, down to a depth: 1 is the element alone.
@@ -298,7 +359,7 @@ impl Tree {
         let inside = window..self.elements.get(window)?.end;
         inside.rev().find(|&position| {
             let bounds = &self.elements[position].info.bounds;
-            self.is_visible(position) && bounds.contains(x, y)
+            self.is_visible(position) && self.is_in_view(position) && bounds.contains(x, y)
         })
     }
 
@@ -362,6 +423,37 @@ mod tests {
         assert!(!tree.is_visible(save));
         assert!(tree.nested(0, 10, false).children.is_empty());
         assert_eq!(tree.nested(0, 10, true).children[0].children[0].name.as_deref(), Some("Save"));
+    }
+
+    #[test]
+    fn bounds_are_the_part_in_view_and_what_is_beyond_is_never_hit() {
+        let list = ElementBounds::new(0.0, 20.0, 100.0, 50.0);
+        let row = |name: &str, top: f64| {
+            TreeNode::new("Row")
+                .named(name)
+                .at(0.0, top, 100.0, 20.0)
+                .seen(ElementBounds::new(0.0, top, 100.0, 20.0).intersection(&list))
+        };
+        let rows =
+            TreeNode::new("List").with(row("above", -20.0)).with(row("cut", 10.0)).with(row("whole", 30.0));
+        let beyond = TreeNode::new("Group").with(row("below", 90.0));
+        let outside = TreeNode::new("Button").named("outside").at(150.0, 0.0, 300.0, 10.0);
+        let window = TreeNode::new("Window").at(0.0, 0.0, 200.0, 100.0).with(rows).with(beyond).with(outside);
+        let tree = Tree::from_windows(vec![window]);
+        let find = |name: &str| tree.by_name(name, None).next().unwrap();
+        for (name, is_in_view) in
+            [("above", false), ("cut", true), ("whole", true), ("below", false), ("group", false)]
+        {
+            let found = find(name);
+            assert_eq!(tree.is_in_view(found), is_in_view, "{name}");
+            assert_eq!(tree.info(found).properties.contains_key("outOfView"), !is_in_view, "{name}");
+            let (x, y) = tree.info(found).bounds.center();
+            let hit = tree.at(x, y).is_some_and(|hit| tree.is_within(hit, found));
+            assert_eq!(hit, is_in_view, "{name}");
+        }
+        assert_eq!(tree.info(find("cut")).bounds, ElementBounds::new(0.0, 20.0, 100.0, 10.0));
+        assert_eq!(tree.info(find("outside")).bounds, ElementBounds::new(150.0, 0.0, 50.0, 10.0));
+        assert_eq!(tree.info(find("list")).bounds, ElementBounds::new(0.0, 20.0, 100.0, 30.0));
     }
 
     #[test]

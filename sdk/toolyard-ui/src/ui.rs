@@ -1,4 +1,4 @@
-//! What an adapter for a toolkit implements.
+//! The trait that an adapter for a toolkit implements.
 
 use std::fmt;
 
@@ -57,8 +57,24 @@ pub enum Action {
         /// How far, in logical pixels.
         by: (f64, f64),
     },
-    /// Type into the element that has the focus.
+    /// Scroll what is around an element until the element is in view.
+    ScrollIntoView {
+        /// The window.
+        window: ElementId,
+        /// The element.
+        element: ElementId,
+    },
+    /// Give the focus to an element.
+    Focus {
+        /// The window.
+        window: ElementId,
+        /// The element.
+        element: ElementId,
+    },
+    /// Type into the element of a window that has the focus.
     Type {
+        /// The window.
+        window: ElementId,
         /// What to type.
         text: String,
         /// Remove what is there first.
@@ -66,6 +82,8 @@ pub enum Action {
     },
     /// Press and release a key.
     Press {
+        /// The window.
+        window: ElementId,
         /// Its name: `Enter`, `Escape`, `Tab`, `ArrowDown`, `F5`, `a` …
         key: String,
         /// `ctrl`, `shift`, `alt`, `command`.
@@ -73,11 +91,29 @@ pub enum Action {
     },
     /// Set the value of a field, slider or list.
     SetValue {
+        /// The window.
+        window: ElementId,
         /// The element.
         element: ElementId,
         /// The new value, in words or digits.
         value: String,
     },
+}
+
+impl Action {
+    /// The window that it is for.
+    pub fn window(&self) -> ElementId {
+        match self {
+            Self::Click { window, .. }
+            | Self::Drag { window, .. }
+            | Self::Scroll { window, .. }
+            | Self::ScrollIntoView { window, .. }
+            | Self::Focus { window, .. }
+            | Self::Type { window, .. }
+            | Self::Press { window, .. }
+            | Self::SetValue { window, .. } => *window,
+        }
+    }
 }
 
 /// A button of the mouse.

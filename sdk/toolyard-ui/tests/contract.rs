@@ -2,9 +2,11 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, Lines, ReadHalf, WriteHalf};
 use tokio::sync::watch;
@@ -24,25 +26,41 @@ struct Desk {
     is_broken: bool,
     /// Names of further elements below the window.
     rows: Vec<String>,
+    /// Whether there is a tab, and whether it is selected.
+    tab: Option<bool>,
+    /// Whether the app can scroll to its further elements, and whether it has done so.
+    scrolls: bool,
+    is_scrolled: bool,
 }
 
 struct Simulated {
     desk: Mutex<Desk>,
     changes: watch::Sender<u64>,
+    /// How often the tree was asked for.
+    looks: AtomicUsize,
+    /// Whether it changes with every look, as an app with a clock does.
+    is_restless: AtomicBool,
 }
 
 impl Simulated {
     fn new() -> Arc<Self> {
-        Arc::new(Self { desk: Mutex::default(), changes: watch::channel(0).0 })
+        let (changes, looks) = (watch::channel(0).0, AtomicUsize::new(0));
+        let is_restless = AtomicBool::new(false);
+        Arc::new(Self { desk: Mutex::default(), changes, looks, is_restless })
+    }
+
+    /// What was done since the last look.
+    fn done(&self) -> Vec<Action> {
+        std::mem::take(&mut self.desk.lock().seen)
     }
 
     fn change(&self, change: impl FnOnce(&mut Desk)) {
-        change(&mut self.desk.lock().unwrap());
+        change(&mut self.desk.lock());
         self.changes.send_modify(|number| *number += 1);
     }
 
     fn draw(&self) -> Tree {
-        let desk = self.desk.lock().unwrap();
+        let desk = self.desk.lock();
         let field = TreeNode::new("TextInput").id(2).named("Title").at(10.0, 10.0, 200.0, 20.0);
         let field = field.property("value", &desk.text).property("focused", &desk.is_focused.to_string());
         let button = TreeNode::new("Button").id(3).named("Save").at(10.0, 40.0, 80.0, 20.0);
@@ -53,8 +71,13 @@ impl Simulated {
         let notice = if desk.has_notice { notice } else { notice.hidden() };
         let window = TreeNode::new("Window").id(1).named("Desk").at(0.0, 0.0, 320.0, 200.0);
         let mut window = window.with(field).with(button).with(check).with(notice);
+        if let Some(is_selected) = desk.tab {
+            let tab = TreeNode::new("Tab").id(6).named("Archive").at(190.0, 40.0, 60.0, 20.0);
+            window = window.with(tab.property("selected", &is_selected.to_string()));
+        }
         for (id, name) in (100..).zip(&desk.rows) {
-            window = window.with(TreeNode::new("Row").id(id).named(name).at(0.0, 200.0, 10.0, 10.0));
+            let top = if desk.is_scrolled { 100.0 } else { 200.0 };
+            window = window.with(TreeNode::new("Row").id(id).named(name).at(0.0, top, 10.0, 10.0));
         }
         Tree::from_windows(vec![window])
     }
@@ -62,12 +85,19 @@ impl Simulated {
 
 impl Ui for Simulated {
     fn tree(&self) -> BoxFuture<Result<Tree, UiError>> {
+        self.looks.fetch_add(1, Ordering::Relaxed);
         let tree = self.draw();
-        Box::pin(async move { Ok(tree) })
+        if self.is_restless.load(Ordering::Relaxed) {
+            self.changes.send_modify(|number| *number += 1);
+        }
+        Box::pin(async move {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            Ok(tree)
+        })
     }
 
     fn perform(&self, action: Action) -> BoxFuture<Result<(), UiError>> {
-        if self.desk.lock().unwrap().is_broken {
+        if self.desk.lock().is_broken {
             return Box::pin(async { Err(UiError::new("the mouse is broken")) });
         }
         let tree = self.draw();
@@ -77,15 +107,18 @@ impl Ui for Simulated {
                     Some(2) => desk.is_focused = true,
                     Some(3) => desk.has_notice = true,
                     Some(4) => desk.is_checked = !desk.is_checked,
+                    Some(6) => desk.tab = Some(true),
                     _ => {}
                 },
-                Action::Type { text, clear_first } if desk.is_focused => {
+                Action::Type { text, clear_first, .. } if desk.is_focused => {
                     if *clear_first {
                         desk.text.clear();
                     }
                     desk.text.push_str(text);
                 }
-                Action::SetValue { element: ElementId(2), value } => desk.text.clone_from(value),
+                Action::SetValue { element: ElementId(2), value, .. } => desk.text.clone_from(value),
+                Action::Focus { element: ElementId(2), .. } => desk.is_focused = true,
+                Action::ScrollIntoView { .. } if desk.scrolls => desk.is_scrolled = true,
                 _ => {}
             }
             desk.seen.push(action);
@@ -216,7 +249,7 @@ async fn a_click_at_the_centre_of_a_found_element_hits_it() {
     let (x, y) = (centre("x", "width"), centre("y", "height"));
     let clicked = agent.get("ClickElement", json!({ "x": x, "y": y })).await;
     assert_eq!(clicked, json!({ "x": 50.0, "y": 50.0, "clicked": true }));
-    assert!(ui.desk.lock().unwrap().has_notice);
+    assert!(ui.desk.lock().has_notice);
 }
 
 #[tokio::test]
@@ -225,7 +258,7 @@ async fn a_click_on_nothing_is_an_answer_and_a_click_nowhere_is_a_failure() {
     let mut agent = Agent::new(&ui).await;
     let missed = agent.get("ClickElement", json!({ "x": 5000, "y": 5000 })).await;
     assert_eq!(missed["clicked"], false);
-    assert!(ui.desk.lock().unwrap().seen.is_empty());
+    assert!(ui.desk.lock().seen.is_empty());
     for arguments in [json!({}), json!({ "x": 1 }), json!({ "x": 1, "y": 1, "name": "Save" })] {
         let refused = agent.refused("ClickElement", arguments).await;
         assert!(refused.contains("Missing x or y coordinates"), "{refused}");
@@ -245,7 +278,7 @@ async fn text_goes_to_the_element_with_the_focus_or_at_a_place() {
     let typed = agent.get("TypeText", json!({ "text": "Milk", "path": "Window/TextInput" })).await;
     assert_eq!(typed["typed"], true);
     agent.get("TypeText", json!({ "text": "Bread", "clearFirst": true })).await;
-    assert_eq!(ui.desk.lock().unwrap().text, "Bread");
+    assert_eq!(ui.desk.lock().text, "Bread");
     assert!(agent.refused("TypeText", json!({})).await.contains("`text`"));
 }
 
@@ -267,7 +300,7 @@ async fn a_screenshot_is_image_content_of_its_true_type() {
 }
 
 #[tokio::test]
-async fn a_wait_ends_with_the_change_and_a_wait_in_vain_is_an_answer() {
+async fn a_wait_ends_with_the_change_and_a_wait_that_times_out_is_an_answer() {
     let ui = Simulated::new();
     let mut agent = Agent::new(&ui).await;
     let vain = agent.get("WaitForElement", json!({ "name": "Saved", "timeout": 100 })).await;
@@ -287,6 +320,119 @@ async fn a_wait_ends_with_the_change_and_a_wait_in_vain_is_an_answer() {
     }
 }
 
+/// With a clock that only moves while everything waits, a wait that polls would take more looks or end later.
+#[tokio::test(start_paused = true)]
+async fn a_wait_ends_at_the_moment_of_the_change_and_looks_only_then() {
+    for (has_notice, visible) in [(true, true), (false, false)] {
+        let ui = Simulated::new();
+        ui.change(|desk| desk.has_notice = !has_notice);
+        let mut agent = Agent::new(&ui).await;
+        let started = tokio::time::Instant::now();
+        let waiting =
+            agent.get("WaitForElement", json!({ "name": "Saved", "visible": visible, "timeout": 60_000 }));
+        let changing = async {
+            tokio::time::sleep(Duration::from_millis(300)).await;
+            ui.change(|desk| desk.has_notice = has_notice);
+        };
+        let (answer, ()) = tokio::join!(waiting, changing);
+        assert_eq!((&answer["found"], &answer["visible"]), (&json!(true), &json!(visible)));
+        let late = started.elapsed().saturating_sub(Duration::from_millis(300));
+        assert!(late <= Duration::from_millis(2), "{late:?} after the change");
+        assert_eq!(ui.looks.load(Ordering::Relaxed), 2, "one look before the change, one after it");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_ends_at_its_timeout_even_if_the_app_changes_all_the_time() {
+    let ui = Simulated::new();
+    ui.is_restless.store(true, Ordering::Relaxed);
+    let mut agent = Agent::new(&ui).await;
+    let started = tokio::time::Instant::now();
+    let waiting = agent.get("WaitForElement", json!({ "name": "Saved", "timeout": 300 }));
+    let answer = tokio::time::timeout(Duration::from_mins(1), waiting).await.expect("the wait ends");
+    assert_eq!((&answer["found"], &answer["visible"]), (&json!(false), &json!(false)), "{answer}");
+    assert!(started.elapsed() < Duration::from_millis(400), "{:?}", started.elapsed());
+}
+
+#[tokio::test]
+async fn an_element_out_of_view_is_scrolled_to_before_it_is_clicked() {
+    let ui = Simulated::new();
+    ui.change(|desk| (desk.rows, desk.scrolls) = (vec!["Last".to_owned()], true));
+    let mut agent = Agent::new(&ui).await;
+    let found = agent.get("FindElement", json!({ "name": "Last" })).await;
+    assert_eq!(found["properties"]["outOfView"], "true", "{found}");
+    let clicked = agent.get("ClickElement", json!({ "name": "Last" })).await;
+    assert_eq!(clicked, json!({ "x": 5.0, "y": 105.0, "clicked": true }));
+    let done = ui.done();
+    let scroll = Action::ScrollIntoView { window: ElementId(1), element: ElementId(100) };
+    assert_eq!(done[0], scroll, "{done:?}");
+    assert!(matches!(done[1], Action::Click { at: (5.0, 105.0), .. }), "{done:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_click_on_an_element_that_the_app_does_not_scroll_to_is_refused() {
+    let ui = Simulated::new();
+    ui.change(|desk| desk.rows = vec!["Last".to_owned()]);
+    let mut agent = Agent::new(&ui).await;
+    let refused = agent.refused("ClickElement", json!({ "name": "Last" })).await;
+    assert!(refused.contains("the element named `Last` is scrolled out of view"), "{refused}");
+    assert!(!ui.done().iter().any(|action| matches!(action, Action::Click { .. })));
+    let picture = agent.refused("CaptureScreenshot", json!({ "path": "Window/Row" })).await;
+    assert!(picture.contains("scrolled out of view"), "{picture}");
+}
+
+#[tokio::test]
+async fn a_key_goes_to_the_element_at_a_path() {
+    let ui = Simulated::new();
+    let mut agent = Agent::new(&ui).await;
+    let press = json!({ "key": "Enter", "path": "Window/TextInput" });
+    assert_ne!(agent.call("PressKey", press).await["isError"], true);
+    let press = Action::Press { window: ElementId(1), key: "Enter".into(), modifiers: vec![] };
+    let focus = Action::Focus { window: ElementId(1), element: ElementId(2) };
+    assert_eq!(ui.done(), [focus, press]);
+    let refused = agent.refused("PressKey", json!({ "key": "Enter", "path": "Window/Button" })).await;
+    assert!(refused.contains("the element at `Window/Button` does not take the focus"), "{refused}");
+}
+
+#[tokio::test]
+async fn an_element_is_scrolled_at_its_centre_by_the_given_distance() {
+    let ui = Simulated::new();
+    let mut agent = Agent::new(&ui).await;
+    for (arguments, by) in [
+        (json!({ "name": "Title", "dy": 40 }), (0.0, 40.0)),
+        (json!({ "path": "Window/TextInput", "dx": -5.5, "dy": -1 }), (-5.5, -1.0)),
+    ] {
+        assert_ne!(agent.call("ScrollElement", arguments).await["isError"], true);
+        assert_eq!(ui.done(), [Action::Scroll { window: ElementId(1), at: (110.0, 20.0), by }]);
+    }
+    let refused = agent.refused("ScrollElement", json!({ "dy": 1 })).await;
+    assert!(refused.contains("Selector parameter is required"), "{refused}");
+}
+
+#[tokio::test]
+async fn an_element_is_dragged_from_its_centre_to_the_centre_of_the_other() {
+    let ui = Simulated::new();
+    let mut agent = Agent::new(&ui).await;
+    let paths = json!({ "from": "Window/Button", "to": "Window/CheckBox" });
+    assert_ne!(agent.call("DragElement", paths).await["isError"], true);
+    assert_eq!(ui.done(), [Action::Drag { window: ElementId(1), from: (50.0, 50.0), to: (140.0, 50.0) }]);
+    let nowhere = agent.refused("DragElement", json!({ "from": "Window/Button", "to": "Window/Tab" })).await;
+    assert!(nowhere.contains("there is no element at `Window/Tab`"), "{nowhere}");
+    assert_eq!(ui.done(), []);
+}
+
+#[tokio::test]
+async fn a_tab_is_selected_by_one_click_and_a_selected_one_is_left_alone() {
+    let ui = Simulated::new();
+    ui.change(|desk| desk.tab = Some(false));
+    let mut agent = Agent::new(&ui).await;
+    assert_ne!(agent.call("SelectElement", json!({ "name": "Archive" })).await["isError"], true);
+    let done = ui.done();
+    assert!(matches!(done[..], [Action::Click { at: (220.0, 50.0), count: 1, .. }]), "{done:?}");
+    assert_ne!(agent.call("SelectElement", json!({ "path": "Window/Tab" })).await["isError"], true);
+    assert_eq!(ui.done(), [], "it is selected already");
+}
+
 #[tokio::test]
 async fn a_failure_of_the_app_is_an_error_of_the_tool() {
     let ui = Simulated::new();
@@ -300,10 +446,10 @@ async fn values_are_set_and_boxes_toggled_by_path_or_name() {
     let ui = Simulated::new();
     let mut agent = Agent::new(&ui).await;
     agent.call("SetValue", json!({ "name": "Title", "value": "Eggs" })).await;
-    assert_eq!(ui.desk.lock().unwrap().text, "Eggs");
+    assert_eq!(ui.desk.lock().text, "Eggs");
     assert_eq!(agent.get("ToggleElement", json!({ "name": "Urgent", "on": true })).await["clicked"], true);
     assert_eq!(agent.get("ToggleElement", json!({ "name": "Urgent", "on": true })).await["clicked"], false);
-    assert!(ui.desk.lock().unwrap().is_checked);
+    assert!(ui.desk.lock().is_checked);
     let refused = agent.refused("ToggleElement", json!({ "name": "Save" })).await;
     assert!(refused.contains("cannot be turned on and off"), "{refused}");
 }
@@ -347,7 +493,7 @@ async fn recorded_steps_do_the_same_to_a_fresh_app_and_fail_where_it_differs() {
 
     let fresh = Simulated::new();
     replay(fresh.clone(), &steps).await.unwrap();
-    assert_eq!(fresh.desk.lock().unwrap().text, "Milk");
+    assert_eq!(fresh.desk.lock().text, "Milk");
     let mut other = steps.clone();
     other[4].arguments["text"] = json!("Eggs");
     let failed = replay(Simulated::new(), &other).await.unwrap_err();

@@ -17,6 +17,12 @@ use super::load::{Load, Until};
 use crate::process::{Background, output};
 use crate::tools;
 
+/// The figures that are compared: of the gateway, of the one to compare with, and how many instructions more it may take.
+const COMPARED: [(&str, &str, u64); 3] = [
+    ("toolyard /mcp", "old /mcp", 200),
+    ("toolyard /mcp/ID", "old /mcp/ID", 200),
+    ("pack /mcp, 32", "old pack /mcp, 32", 100),
+];
 /// Writing the profile takes a while.
 const STOP_LIMIT: Duration = Duration::from_secs(30);
 
@@ -39,13 +45,16 @@ pub(super) fn count(programs: &Programs, load: &Load, calls: u64, logs: &Path) -
     let everything = |origin: &str| Contestant::namespaced(origin, None);
     let transparent = |origin: &str| Contestant::transparent(origin, None);
     let upstream = programs.upstream();
-    let runs: [Run<'_>; 6] = [
+    let stepped = programs.gateway_with_steps(&folder.path().join("steps"), &origin)?;
+    let runs: [Run<'_>; 8] = [
         ("direct, 32", &upstream, crowd, plain),
         ("relay", &relay, echo, plain),
         ("toolyard /mcp", &gateway, echo, everything),
         ("toolyard /mcp/ID", &gateway, echo, transparent),
         ("pack /mcp, 32", &gateway, pack, everything),
         ("pack /mcp/ID, 32", &gateway, pack, transparent),
+        ("steps /mcp", &stepped, echo, everything),
+        ("steps, pack /mcp, 32", &stepped, pack, everything),
     ];
     let old = programs.old_gateway(&folder.path().join("old"), &origin)?;
     let old_runs: Vec<Run<'_>> = old.as_ref().map_or_else(Vec::new, |old| {
@@ -99,8 +108,37 @@ impl Counts {
         if self.per_call.iter().all(|(_, count)| count.is_err()) {
             bail!("nothing was counted");
         }
+        self.check()
+    }
+
+    /// Whether the gateway takes more instructions than the one to compare with, where there is one.
+    fn check(&self) -> Result<()> {
+        let of =
+            |wanted: &str| self.per_call.iter().find(|(name, _)| *name == wanted).map(|(_, count)| count);
+        let mut missed = Vec::new();
+        for (new, old, more) in COMPARED {
+            match (of(new), of(old)) {
+                (_, None) => {}
+                (Some(Ok(new_count)), Some(Ok(old_count))) => {
+                    if *new_count > old_count + more {
+                        let text = format!("{new} takes {new_count} instructions, {old} {old_count}");
+                        missed.push(format!("{text}, and at most {more} more are allowed"));
+                    }
+                }
+                _ => missed.push(format!("{new} and {old} were not both counted")),
+            }
+        }
+        if !missed.is_empty() {
+            bail!("more instructions than before: {}", missed.join("; "));
+        }
         Ok(())
     }
+}
+
+/// Whether a count is more than so many times another.
+#[expect(clippy::cast_precision_loss, reason = "counts of instructions are far below 2^52")]
+pub(super) fn is_above(count: u64, other: u64, ratio: f64) -> bool {
+    count as f64 > other as f64 * ratio
 }
 
 struct Counter<'a> {
@@ -154,9 +192,29 @@ fn control(server: &Background, order: &str) -> Result<()> {
     output(Command::new("callgrind_control").arg(order).arg(server.id().to_string())).map(drop)
 }
 
-fn total(profile: &Path) -> Result<u64> {
+pub(super) fn total(profile: &Path) -> Result<u64> {
     let text = fs::read_to_string(profile).with_context(|| format!("read `{}`", profile.display()))?;
     let line = text.lines().find_map(|line| line.strip_prefix("totals: ").or(line.strip_prefix("summary: ")));
     let count = line.and_then(|line| line.split_whitespace().next()?.parse().ok());
     count.with_context(|| format!("find the total in `{}`", profile.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counts(per_call: Vec<(&'static str, Result<u64>)>) -> Counts {
+        Counts { calls: 1, per_call, profiles: PathBuf::new() }
+    }
+
+    #[test]
+    fn more_instructions_than_the_old_gateway_fail_the_command() {
+        counts(vec![("toolyard /mcp", Ok(60_000))]).check().unwrap();
+        counts(vec![("toolyard /mcp", Ok(50_200)), ("old /mcp", Ok(50_000))]).check().unwrap();
+        counts(vec![("toolyard /mcp", Ok(50_201)), ("old /mcp", Ok(50_000))]).check().unwrap_err();
+        counts(vec![("pack /mcp, 32", Ok(30_100)), ("old pack /mcp, 32", Ok(30_000))]).check().unwrap();
+        counts(vec![("pack /mcp, 32", Ok(30_101)), ("old pack /mcp, 32", Ok(30_000))]).check().unwrap_err();
+        let failed = || Err(anyhow::anyhow!("valgrind is missing"));
+        counts(vec![("toolyard /mcp", failed()), ("old /mcp", Ok(50_000))]).check().unwrap_err();
+    }
 }

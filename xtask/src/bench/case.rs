@@ -13,6 +13,8 @@ pub(super) struct Case {
     pub(super) figure: Figure,
     /// What the gateway should reach.
     pub(super) goal: Goal,
+    /// What the view of everything should reach against nginx, in a run with other gateways.
+    pub(super) nginx: Option<f64>,
 }
 
 /// What answers behind a gateway. Contestants that are not a gateway have only the upstream.
@@ -21,6 +23,10 @@ pub(super) enum Behind {
     Upstream,
     /// A pack, in the process of the gateway.
     Pack,
+    /// The upstream, of a gateway with limits, hooks and validation and of one without.
+    Steps,
+    /// A pack, of the same two gateways.
+    PackSteps,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -41,9 +47,10 @@ pub(super) struct Goal {
 pub(super) const TOOLS: usize = 1000;
 
 /// As a command line calls them.
-pub(super) const KEYS: [&str; 5] = ["echo_1", "echo_32", "pack_32", "blob_4", "list"];
+pub(super) const KEYS: [&str; 7] =
+    ["echo_1", "echo_32", "pack_32", "blob_4", "list", "steps_1", "pack_steps_1"];
 
-pub(super) const CASES: [Case; 5] = [
+pub(super) const CASES: [Case; 7] = [
     Case {
         key: "echo_1",
         title: "echo, 1 client",
@@ -54,6 +61,7 @@ pub(super) const CASES: [Case; 5] = [
         behind: Behind::Upstream,
         figure: Figure::Median,
         goal: Goal { to: "relay", bound: 1.25 },
+        nginx: Some(1.08),
     },
     Case {
         key: "echo_32",
@@ -65,6 +73,7 @@ pub(super) const CASES: [Case; 5] = [
         behind: Behind::Upstream,
         figure: Figure::Rate,
         goal: Goal { to: "relay", bound: 0.8 },
+        nginx: Some(0.95),
     },
     Case {
         key: "pack_32",
@@ -76,6 +85,7 @@ pub(super) const CASES: [Case; 5] = [
         behind: Behind::Pack,
         figure: Figure::Rate,
         goal: Goal { to: "direct", bound: 1.0 },
+        nginx: None,
     },
     Case {
         key: "blob_4",
@@ -87,6 +97,7 @@ pub(super) const CASES: [Case; 5] = [
         behind: Behind::Upstream,
         figure: Figure::Rate,
         goal: Goal { to: "relay", bound: 0.85 },
+        nginx: Some(1.1),
     },
     Case {
         key: "list",
@@ -98,8 +109,40 @@ pub(super) const CASES: [Case; 5] = [
         behind: Behind::Upstream,
         figure: Figure::Rate,
         goal: Goal { to: "direct", bound: 0.9 },
+        nginx: Some(1.53),
+    },
+    Case {
+        key: "steps_1",
+        title: "echo with a limit, two hooks and validation, 1 client",
+        operation: "echo",
+        tool: Some("echo"),
+        size: 64,
+        workers: 1,
+        behind: Behind::Steps,
+        figure: Figure::Median,
+        goal: Goal { to: "toolyard /mcp", bound: 1.1 },
+        nginx: None,
+    },
+    Case {
+        key: "pack_steps_1",
+        title: "echo of a pack with a limit, two hooks and validation, 1 client",
+        operation: "echo",
+        tool: Some("echo"),
+        size: 64,
+        workers: 1,
+        behind: Behind::PackSteps,
+        figure: Figure::Median,
+        goal: Goal { to: "toolyard /mcp", bound: 1.1 },
+        nginx: None,
     },
 ];
+
+impl Case {
+    /// The goal against nginx, if there is one.
+    pub(super) fn nginx_goal(&self) -> Option<Goal> {
+        self.nginx.map(|bound| Goal { to: "nginx", bound })
+    }
+}
 
 impl Figure {
     pub(super) fn unit(self) -> &'static str {

@@ -24,6 +24,23 @@ const PACK: &str = "dev";
 
 /// The views of the gateway to compare with, in the order of [`NEW`].
 pub(super) const OLD: [&str; 2] = ["old /mcp", "old /mcp/ID"];
+/// The gateway that was built here, with limits, hooks and validation.
+pub(super) const STEPS: &str = "toolyard with steps";
+/// What is set there for all tools: one limit, one shipped hook before a call and one after it, and validation.
+const STEPS_CONFIG: &str = "
+[limits.many]
+concurrent = 64
+[hooks.before]
+use = \"git-noninteractive\"
+with = { argument = \"text\" }
+[hooks.after]
+use = \"redact\"
+on = \"post_tool_call\"
+[tools.\"*\"]
+limits = [\"many\"]
+validate = \"input\"
+";
+
 /// The views of the gateway that was built here.
 pub(super) const NEW: [&str; 2] = ["toolyard /mcp", "toolyard /mcp/ID"];
 
@@ -88,7 +105,15 @@ impl Programs {
         self.gateway_with(folder, &text.unwrap_or_default())
     }
 
-    /// The same with the gateway to compare with.
+    /// The same with limits, hooks and validation.
+    pub(super) fn gateway_with_steps(&self, folder: &Path, upstream: &str) -> Result<Command> {
+        self.gateway_with(
+            folder,
+            &format!("[upstreams.{UPSTREAM}]\nurl = \"{upstream}/mcp\"\n{STEPS_CONFIG}"),
+        )
+    }
+
+    /// The gateway of [`gateway`](Self::gateway) in the version to compare with.
     pub(super) fn old_gateway(&self, folder: &Path, upstream: &str) -> Result<Option<Command>> {
         let Some(program) = &self.old else { return Ok(None) };
         let like = self.gateway(folder, Some(upstream))?;
@@ -126,6 +151,12 @@ impl Contestant {
         Self { name, upstream: Place { url: format!("{origin}/mcp"), prefix }, pack: None, process: None }
     }
 
+    /// A gateway whose MCP endpoint has no path, and which puts a prefix before names.
+    pub(super) fn at_root(name: &'static str, origin: &str, prefix: &'static str, process: u32) -> Self {
+        let upstream = Place { url: format!("{origin}/"), prefix };
+        Self { name, upstream, pack: None, process: Some(process) }
+    }
+
     /// The view of everything, where names are prefixed.
     pub(super) fn namespaced(origin: &str, process: Option<u32>) -> Self {
         let place = |prefix| Place { url: format!("{origin}/mcp"), prefix };
@@ -146,8 +177,18 @@ impl Contestant {
     /// Where a case is called.
     pub(super) fn place(&self, case: &Case) -> &Place {
         match (case.behind, &self.pack) {
-            (Behind::Pack, Some(pack)) => pack,
-            (Behind::Pack, None) | (Behind::Upstream, _) => &self.upstream,
+            (Behind::Pack | Behind::PackSteps, Some(pack)) => pack,
+            (Behind::Pack | Behind::PackSteps, None) | (Behind::Upstream | Behind::Steps, _) => {
+                &self.upstream
+            }
+        }
+    }
+
+    /// Whether it is measured in this case.
+    pub(super) fn takes_part(&self, case: &Case) -> bool {
+        match case.behind {
+            Behind::Steps | Behind::PackSteps => [NEW[0], STEPS].contains(&self.name),
+            Behind::Upstream | Behind::Pack => self.name != STEPS,
         }
     }
 }
@@ -183,6 +224,14 @@ impl Contestants {
             }
             Err(error) => missing.push(format!("TOOLYARD IS NOT MEASURED: {error:#}")),
         }
+        let mut stepped = programs.gateway_with_steps(&folder.path().join("steps"), &origin)?;
+        match Background::serve("toolyard with steps", &mut stepped, &logs.join("steps.log")) {
+            Ok((gateway, origin)) => {
+                all.push(Contestant::namespaced(&origin, Some(gateway.id())).named(STEPS));
+                running.insert(0, gateway);
+            }
+            Err(error) => missing.push(format!("TOOLYARD WITH STEPS IS NOT MEASURED: {error:#}")),
+        }
         if let Some(mut command) = programs.old_gateway(&folder.path().join("old"), &origin)? {
             let (gateway, origin) =
                 Background::serve("the old toolyard", &mut command, &logs.join("old.log"))?;
@@ -198,11 +247,14 @@ impl Contestants {
                 running.insert(0, process);
             }
         }
-        all.retain(|contestant| match CASES.iter().try_for_each(|case| load.wait_for(case, contestant)) {
-            Ok(()) => true,
-            Err(error) => {
-                missing.push(format!("{} IS NOT MEASURED: {error:#}", contestant.name.to_uppercase()));
-                false
+        all.retain(|contestant| {
+            let mut cases = CASES.iter().filter(|case| contestant.takes_part(case));
+            match cases.try_for_each(|case| load.wait_for(case, contestant)) {
+                Ok(()) => true,
+                Err(error) => {
+                    missing.push(format!("{} IS NOT MEASURED: {error:#}", contestant.name.to_uppercase()));
+                    false
+                }
             }
         });
         for problem in &missing {

@@ -28,8 +28,12 @@ pub(super) struct Sample {
     pub(super) answers: u64,
     pub(super) per_second: f64,
     pub(super) p50_us: Option<f64>,
-    pub(super) p999_us: Option<f64>,
+    pub(super) p99_us: Option<f64>,
     pub(super) max_us: Option<f64>,
+    /// How many answers are in the figures.
+    pub(super) measured: usize,
+    /// The slowest answers, the worst first.
+    pub(super) slowest_us: Vec<f64>,
     pub(super) errors: u64,
     pub(super) error_kinds: serde_json::Value,
 }

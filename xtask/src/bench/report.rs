@@ -1,5 +1,6 @@
 //! The result of a run: tables for people, or one JSON object for machines.
 
+use anyhow::{Result, bail};
 use serde_json::{Value, json};
 
 use super::case::{CASES, Case, Figure};
@@ -16,6 +17,8 @@ pub(super) struct Report<'a> {
     pub(super) missing: &'a [String],
 }
 
+/// The gateway must reach this part of the speed of the one to compare with.
+const LEAST_SPEED: f64 = 0.97;
 /// What the others are compared with.
 const MEASURES: [&str; 3] = ["direct", "relay", "nginx"];
 
@@ -46,22 +49,55 @@ impl Report<'_> {
         }
     }
 
-    /// The gateway against the one to compare with: more than 1 is faster.
     fn print_comparison(&self) {
-        if !self.rounds.series.iter().any(|series| OLD.contains(&series.contestant)) {
+        let speeds = self.speeds();
+        if speeds.is_empty() {
             return;
         }
         println!("\nspeed compared with the old gateway, median over rounds (more is faster)");
+        for (title, new, speed) in speeds {
+            println!("  {title:<52} {new:<18} {speed:>6.3}");
+        }
+    }
+
+    /// The gateway against the one to compare with, by case: more than 1 is faster.
+    fn speeds(&self) -> Vec<(&'static str, &'static str, f64)> {
+        let mut speeds = Vec::new();
         for case in CASES.iter().filter(|case| self.is_measured(case)) {
             for (new, old) in NEW.into_iter().zip(OLD) {
-                let Some(series) = self.rounds.of(case.key).find(|series| series.contestant == new) else {
-                    continue;
-                };
-                let Some(ratio) = self.rounds.ratio(series, old) else { continue };
+                let series = self.rounds.of(case.key).find(|series| series.contestant == new);
+                let Some(ratio) = series.and_then(|series| self.rounds.ratio(series, old)) else { continue };
                 let speed = if case.figure == Figure::Median { 1.0 / ratio } else { ratio };
-                println!("  {:<52} {new:<18} {speed:>6.3}", case.title);
+                speeds.push((case.title, new, speed));
             }
         }
+        speeds
+    }
+
+    /// Whether the gateway is slower than the one to compare with, where there is one.
+    pub(super) fn check_speed(&self) -> Result<()> {
+        let is_slow = |(_, _, speed): &(&str, &str, f64)| speed.is_nan() || *speed < LEAST_SPEED;
+        let slow = self.speeds().into_iter().filter(is_slow);
+        let slow: Vec<String> =
+            slow.map(|(title, new, speed)| format!("{title}, {new}: {speed:.3}")).collect();
+        if !slow.is_empty() {
+            bail!("at least {LEAST_SPEED} × the old speed: missed: {}", slow.join("; "));
+        }
+        Ok(())
+    }
+
+    /// Whether the gateway misses the goal of this case.
+    pub(super) fn check_goal(&self, key: &str) -> Result<()> {
+        let missed: Vec<&str> = self
+            .rounds
+            .of(key)
+            .filter(|series| self.is_met(series) == Some(false))
+            .map(|series| series.contestant)
+            .collect();
+        if !missed.is_empty() {
+            bail!("the goal of `{key}` is missed by {}", missed.join(", "));
+        }
+        Ok(())
     }
 
     pub(super) fn is_measured(&self, case: &Case) -> bool {
@@ -141,11 +177,41 @@ impl Report<'_> {
     }
 }
 
+/// A figure for people; a dash if there is none, or nothing to divide by.
 pub(super) fn number(value: Option<f64>, digits: usize) -> String {
-    value.map_or_else(|| "–".to_owned(), |value| format!("{value:.digits$}"))
+    value
+        .filter(|value| value.is_finite())
+        .map_or_else(|| "–".to_owned(), |value| format!("{value:.digits$}"))
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a figure for people")]
 pub(super) fn megabytes(bytes: u64) -> String {
     format!("{:.1} MB", bytes as f64 / 1e6)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::crossing::Crossed;
+
+    fn check(old: &[f64], new: &[f64]) -> Result<()> {
+        let series = |contestant, figures: &[f64]| Series {
+            case: &CASES[0],
+            contestant,
+            figures: figures.to_vec(),
+            cpu: Vec::new(),
+            errors: 0,
+        };
+        let rounds =
+            Rounds { series: vec![series(NEW[0], new), series(OLD[0], old)], crossed: Crossed::default() };
+        let (idle, peak) = (Vec::new(), Vec::new());
+        Report { rounds: &rounds, idle, peak, starts: None, missing: &[] }.check_speed()
+    }
+
+    #[test]
+    fn a_gateway_that_is_slower_than_the_old_one_fails_the_command() {
+        check(&[100.0, 100.0, 100.0], &[103.0, 90.0, 200.0]).unwrap();
+        check(&[100.0, 100.0, 100.0], &[104.0, 90.0, 200.0]).unwrap_err();
+        check(&[], &[104.0]).unwrap();
+    }
 }

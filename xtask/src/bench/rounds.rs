@@ -46,7 +46,7 @@ pub(super) fn run(
     let mut rounds =
         Rounds { series: Vec::new(), crossed: crossing.map(Crossing::nothing_yet).unwrap_or_default() };
     for case in plan.cases() {
-        for contestant in &contestants.all {
+        for contestant in contestants.all.iter().filter(|one| one.takes_part(case)) {
             let (figures, cpu) = (Vec::new(), Vec::new());
             rounds.series.push(Series { case, contestant: contestant.name, figures, cpu, errors: 0 });
         }
@@ -57,7 +57,9 @@ pub(super) fn run(
             // Another one begins each round, so that none always has the same neighbour.
             for turn in 0..contestants.all.len() {
                 let contestant = &contestants.all[(round + turn) % contestants.all.len()];
-                measure(&mut rounds, case, contestant, load, plan.seconds)?;
+                if contestant.takes_part(case) {
+                    measure(&mut rounds, case, contestant, load, plan.seconds)?;
+                }
             }
         }
         if let Some(crossing) = crossing {
@@ -83,7 +85,7 @@ fn measure(
         Figure::Median => sample.p50_us.unwrap_or(f64::NAN),
         Figure::Rate => sample.per_second,
     });
-    if let (Some(process), Some(before)) = (contestant.process, before) {
+    if let (Some(process), Some(before), 1..) = (contestant.process, before, sample.answers) {
         let used = usage::cpu(process).saturating_sub(before);
         series.cpu.push(used.as_secs_f64() * 1e6 / sample.answers as f64);
     }

@@ -137,7 +137,9 @@ impl Suite {
     ) -> Result<Verdict> {
         let mut list = Command::new(&self.node);
         list.arg(&self.script).args(["list", "--requirements", requirements]);
-        let listed = scenarios(&process::output(&mut list)?, "Client scenarios");
+        let listing = process::output(&mut list)?;
+        let listed = scenarios(&listing, "Client scenarios");
+        let extensions = client_extensions(&listing);
         let required: BTreeSet<String> =
             listed.iter().filter_map(|name| name.strip_prefix("auth/")).map(str::to_owned).collect();
         if required.is_empty() {
@@ -159,7 +161,8 @@ impl Suite {
         };
         process::status(command.stdout(log.try_clone()?).stderr(log))?;
         let mut checks = read_results(&folder.join("auth"), "")?;
-        for scenario in required.iter().filter(|_| only.is_none()) {
+        // The suite runs the extensions as well and does not score them; they are reported in any case.
+        for scenario in required.iter().chain(&extensions).filter(|_| only.is_none()) {
             checks.entry(scenario.clone()).or_default();
         }
         let scenarios = checks
@@ -270,6 +273,16 @@ fn scenarios(listing: &str, heading: &str) -> BTreeSet<String> {
     section.map_while(|line| line.trim().strip_prefix("- ")).map(str::to_owned).collect()
 }
 
+/// The authorization scenarios of extensions, which are listed with the side that they test.
+fn client_extensions(listing: &str) -> BTreeSet<String> {
+    let reported = listing.lines().skip_while(|line| !line.starts_with("Run and reported"));
+    let scenario = |line: &str| {
+        let name = line.trim().strip_prefix("- auth/")?.strip_suffix(" [client]")?;
+        Some(name.to_owned())
+    };
+    reported.filter_map(scenario).collect()
+}
+
 /// All checks by scenario. A folder is named `SCENARIO-TIME`, after a prefix.
 fn read_results(folder: &Path, prefix: &str) -> Result<BTreeMap<String, Vec<Check>>> {
     let mut results = BTreeMap::new();
@@ -314,6 +327,12 @@ mod tests {
             scenarios(listing, "Server scenarios").into_iter().collect::<Vec<_>>(),
             ["ping", "tools-list"]
         );
+    }
+
+    #[test]
+    fn the_extensions_of_clients_are_known_from_the_list() {
+        let listing = "Client scenarios:\n  - auth/basic-cimd\n\nRun and reported, but never scored:\n  extension (3):\n    - auth/dpop [client]\n    - auth/wif-jwt-bearer [client]\n    - tasks-lifecycle [server]\n";
+        assert_eq!(client_extensions(listing).into_iter().collect::<Vec<_>>(), ["dpop", "wif-jwt-bearer"]);
     }
 
     #[test]

@@ -46,20 +46,20 @@ pub(super) fn program(tools: &Tools, packs: Packs) -> Result<Program> {
     path.extend(std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()));
     let mut cargo = workspace::cargo();
     let target = format!("{triple}.{}.{}", GLIBC.0, GLIBC.1);
-    cargo.args(["zigbuild", "--release", "--locked", "--package", "toolyard", "--target", &target]);
+    cargo.args(["zigbuild", "--profile", "dist", "--locked", "--package", "toolyard", "--target", &target]);
     if packs == Packs::None {
         cargo.arg("--no-default-features");
     }
     cargo.env("PATH", std::env::join_paths(path)?).env("CARGO_ZIGBUILD_ZIG_PATH", &tools.zig);
     // Flags of this machine may name a linker that is not zig.
-    cargo.env("CARGO_ENCODED_RUSTFLAGS", "").env("CARGO_PROFILE_RELEASE_STRIP", "none");
+    cargo.env("CARGO_ENCODED_RUSTFLAGS", "");
     process::run(&mut cargo)?;
     let target = workspace::target_directory()?;
     let name = if packs == Packs::All { "toolyard" } else { "toolyard-without-packs" };
     let folder = target.join("dist-build");
     fs::create_dir_all(&folder)?;
     let (named, stripped) = (folder.join(format!("{name}.named")), folder.join(name));
-    fs::copy(target.join(triple).join("release/toolyard"), &named).context("copy the program")?;
+    fs::copy(target.join(triple).join("dist/toolyard"), &named).context("copy the program")?;
     let mut strip = Command::new("strip");
     process::run(strip.args(["--strip-all", "-o"]).arg(&stripped).arg(&named))?;
     Ok(Program { named, stripped })

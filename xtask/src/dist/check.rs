@@ -16,14 +16,15 @@ use crate::{process, workspace};
 /// How long the program may take for its first answer.
 const FIRST_ANSWER: Duration = Duration::from_mins(1);
 
-pub(super) fn check(artefacts: &Artefacts) -> Result<()> {
+/// `version` is what `toolyard --version` must print.
+pub(super) fn check(artefacts: &Artefacts, version: &str) -> Result<()> {
     let prefix = tempfile::tempdir().context("make an empty prefix")?;
     let at = |name: &str| prefix.path().join(name);
     step("checksums", || checksums(artefacts))?;
-    step("tarball", || tarball(artefacts, &at("tarball")))?;
-    step("Debian package", || debian(artefacts, &at("debian")))?;
-    step("npm", || npm(artefacts, &at("npm")))?;
-    step("wheel", || wheel(artefacts, &at("wheel")))?;
+    step("tarball", || tarball(artefacts, &at("tarball"), version))?;
+    step("Debian package", || debian(artefacts, &at("debian"), version))?;
+    step("npm", || npm(artefacts, &at("npm"), version))?;
+    step("wheel", || wheel(artefacts, &at("wheel"), version))?;
     step("cargo install", || cargo_install(&at("cargo")))
 }
 
@@ -33,16 +34,16 @@ fn checksums(artefacts: &Artefacts) -> Result<()> {
     process::run(sum.args(["--check", "--quiet", "SHA256SUMS"]).current_dir(folder))
 }
 
-fn tarball(artefacts: &Artefacts, prefix: &Path) -> Result<()> {
+fn tarball(artefacts: &Artefacts, prefix: &Path, version: &str) -> Result<()> {
     fs::create_dir_all(prefix)?;
     let mut tar = Command::new("tar");
     tar.args(["--extract", "--strip-components=1", "--file"]).arg(&artefacts.tarball);
     process::run(tar.arg("--directory").arg(prefix))?;
-    try_program(&prefix.join("toolyard"), prefix)
+    try_program(&prefix.join("toolyard"), prefix, version)
 }
 
 /// Installed and purged with a package database of its own; nothing may be left.
-fn debian(artefacts: &Artefacts, prefix: &Path) -> Result<()> {
+fn debian(artefacts: &Artefacts, prefix: &Path, version: &str) -> Result<()> {
     for folder in ["root", "database/info", "database/updates"] {
         fs::create_dir_all(prefix.join(folder))?;
     }
@@ -58,7 +59,7 @@ fn debian(artefacts: &Artefacts, prefix: &Path) -> Result<()> {
         dpkg
     };
     process::output(dpkg().arg("--install").arg(&artefacts.debian))?;
-    try_program(&prefix.join("root/usr/bin/toolyard"), prefix)?;
+    try_program(&prefix.join("root/usr/bin/toolyard"), prefix, version)?;
     process::output(dpkg().args(["--purge", "toolyard"]))?;
     let left: Vec<PathBuf> = files_below(&prefix.join("root"))?;
     if !left.is_empty() {
@@ -76,7 +77,7 @@ fn files_below(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(all)
 }
 
-fn npm(artefacts: &Artefacts, prefix: &Path) -> Result<()> {
+fn npm(artefacts: &Artefacts, prefix: &Path, version: &str) -> Result<()> {
     fs::create_dir_all(prefix)?;
     let mut npm = Command::new("npm");
     npm.args(["install", "--global", "--offline", "--ignore-scripts", "--no-audit", "--no-fund"]);
@@ -86,15 +87,15 @@ fn npm(artefacts: &Artefacts, prefix: &Path) -> Result<()> {
     if !own.join("bin/toolyard").is_file() {
         bail!("npm has not installed the package with the program");
     }
-    try_program(&prefix.join("bin/toolyard"), prefix)
+    try_program(&prefix.join("bin/toolyard"), prefix, version)
 }
 
-fn wheel(artefacts: &Artefacts, prefix: &Path) -> Result<()> {
+fn wheel(artefacts: &Artefacts, prefix: &Path, version: &str) -> Result<()> {
     process::run(Command::new("python3").args(["-m", "venv"]).arg(prefix))?;
     let mut pip = Command::new(prefix.join("bin/python"));
     pip.args(["-m", "pip", "install", "--quiet", "--no-index", "--disable-pip-version-check"]);
     process::run(pip.arg(&artefacts.wheel))?;
-    try_program(&prefix.join("bin/toolyard"), prefix)
+    try_program(&prefix.join("bin/toolyard"), prefix, version)
 }
 
 /// As a user does in a clone, but without optimisation, so that what is built here already serves.
@@ -112,23 +113,36 @@ fn cargo_install(prefix: &Path) -> Result<()> {
     ]);
     cargo.arg(prefix).env("CARGO_TARGET_DIR", workspace::target_directory()?);
     process::run(&mut cargo)?;
-    try_program(&prefix.join("bin/toolyard"), prefix)
+    // Debug builds do not name their commit.
+    try_program(&prefix.join("bin/toolyard"), prefix, &format!("toolyard {VERSION}"))
 }
 
-/// The installed program names its version, and answers a client in a home that has no config.
-fn try_program(program: &Path, prefix: &Path) -> Result<()> {
+/// The installed program names its version and commit, and answers a client in a home that has no config.
+fn try_program(program: &Path, prefix: &Path, version: &str) -> Result<()> {
     let home = prefix.join("home");
     fs::create_dir_all(&home)?;
-    let version = process::output(prepared(&mut Command::new(program), &home)?.arg("--version"))?;
-    print!("{version}");
-    if !version.starts_with(&format!("toolyard {VERSION}")) {
-        bail!("the installed program is another one: {version}");
-    }
+    let printed = process::output(prepared(&mut Command::new(program), &home)?.arg("--version"))?;
+    check_version(&printed, version)?;
     let began = Instant::now();
     let answer = first_answer(program, &home)?;
     println!("first answer after {} ms", began.elapsed().as_millis());
     if !answer.contains("dev__echo") {
         bail!("the installed program lists no tools: {answer}");
+    }
+    Ok(())
+}
+
+/// What `toolyard --version` prints for a release build of what is checked out: version and commit.
+pub(super) fn release_version() -> Result<String> {
+    let mut git = Command::new("git");
+    git.current_dir(workspace::root()).args(["rev-parse", "--short=12", "HEAD"]);
+    Ok(format!("toolyard {VERSION} ({})", process::output(&mut git)?.trim()))
+}
+
+pub(super) fn check_version(printed: &str, expected: &str) -> Result<()> {
+    println!("{}", printed.trim());
+    if printed.trim() != expected {
+        bail!("`toolyard --version` printed {:?}, not {expected:?}", printed.trim());
     }
     Ok(())
 }
@@ -143,6 +157,13 @@ fn prepared<'a>(command: &'a mut Command, home: &Path) -> Result<&'a mut Command
 
 /// The list of tools, as a client that starts `toolyard stdio` gets it.
 fn first_answer(program: &Path, home: &Path) -> Result<String> {
+    let mut command = Command::new("timeout");
+    prepared(&mut command, home)?.arg(FIRST_ANSWER.as_secs().to_string()).arg(program).arg("stdio");
+    ask(&mut command)
+}
+
+/// What a command prints for a client that asks it for its tools over stdio.
+pub(super) fn ask(command: &mut Command) -> Result<String> {
     let client = r#"{"name":"dist","version":"1"}"#;
     let asked = format!(
         "{}\n{}\n{}\n",
@@ -152,8 +173,6 @@ fn first_answer(program: &Path, home: &Path) -> Result<String> {
         r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#,
         r#"{"jsonrpc":"2.0","id":2,"method":"tools/list"}"#,
     );
-    let mut command = Command::new("timeout");
-    prepared(&mut command, home)?.arg(FIRST_ANSWER.as_secs().to_string()).arg(program).arg("stdio");
     let mut child =
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().context("start the program")?;
     child.stdin.take().context("take the stdin of a child")?.write_all(asked.as_bytes())?;
@@ -162,4 +181,17 @@ fn first_answer(program: &Path, home: &Path) -> Result<String> {
         bail!("`toolyard stdio` failed ({})", output.status);
     }
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_of_another_commit_or_of_none_is_refused() {
+        let expected = release_version().unwrap();
+        check_version(&format!("{expected}\n"), &expected).unwrap();
+        check_version(&format!("toolyard {VERSION} (0123456789ab)\n"), &expected).unwrap_err();
+        check_version(&format!("toolyard {VERSION}\n"), &expected).unwrap_err();
+    }
 }

@@ -6,24 +6,39 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result, bail};
 
-use super::artefacts::VERSION;
+use super::check;
 use crate::{process, tools, workspace};
 
 /// The release of Debian that the images are made of, and the name of the base.
-const RELEASE: &str = "bookworm";
+const RELEASE: &str = "trixie";
 const BASE: &str = "localhost/toolyard-base";
 
-pub(super) fn build() -> Result<()> {
+/// A server with one tool, to be started with node.
+const SERVER: &str = r#"
+import { createInterface } from "node:readline";
+const send = (id, result) => console.log(JSON.stringify({ jsonrpc: "2.0", id, result }));
+createInterface({ input: process.stdin }).on("line", (line) => {
+  const { id, method, params } = JSON.parse(line);
+  if (id === undefined) return;
+  if (method === "initialize") send(id, { protocolVersion: params.protocolVersion, capabilities: { tools: {} }, serverInfo: { name: "node", version: "1" } });
+  else if (method === "tools/list") send(id, { tools: [{ name: "hello", inputSchema: { type: "object" } }] });
+  else send(id, {});
+});
+"#;
+
+/// `version` is what `toolyard --version` must print.
+pub(super) fn build(version: &str) -> Result<()> {
     let buildah = tools::debian("buildah")?;
     let folder = workspace::target_directory()?.join("dist/image");
     place_uv(&folder)?;
     make_base(&buildah, &folder)?;
     for target in ["slim", "full"] {
         let mut build = run(&buildah);
-        build.current_dir(workspace::root()).args(["build", "--build-arg", &format!("BASE={BASE}")]);
-        build.args(["--target", target, "--tag", &format!("toolyard:{target}"), "."]);
+        build.args(["build", "--build-arg", &format!("BASE={BASE}"), "--build-arg", "FILES=."]);
+        build.args(["--target", target, "--tag", &format!("toolyard:{target}"), "--file"]);
+        build.arg(workspace::root().join("Containerfile")).arg(&folder);
         process::run(&mut build)?;
-        attempt(&buildah, target)?;
+        attempt(&buildah, target, version)?;
     }
     Ok(())
 }
@@ -58,20 +73,38 @@ fn make_base(buildah: &Path, folder: &Path) -> Result<()> {
     fs::remove_file(tar).context("remove the base")
 }
 
-/// The program in the image names its version, and the programs that servers need are there.
-fn attempt(buildah: &Path, target: &str) -> Result<()> {
+/// The gateway starts in the image and lists its tools, and the programs that servers need are there.
+fn attempt(buildah: &Path, target: &str, version: &str) -> Result<()> {
     let container = process::output(run(buildah).args(["from", &format!("localhost/toolyard:{target}")]))?;
     let container = container.trim();
-    let line = match target {
-        "full" => "toolyard --version && node --version && npx --version && git --version && uvx --version",
-        _ => "toolyard --version",
-    };
-    let printed = process::output(run(buildah).args(["run", container, "--", "sh", "-c", line]));
+    let tried = try_container(buildah, container, target, version);
     process::run(run(buildah).args(["rm", container]))?;
-    let printed = printed?;
-    print!("{printed}");
-    if !printed.starts_with(&format!("toolyard {VERSION}")) {
-        bail!("the program in the image is another one: {printed}");
+    tried
+}
+
+fn try_container(buildah: &Path, container: &str, target: &str, version: &str) -> Result<()> {
+    let inside = |line: &str| {
+        let mut command = run(buildah);
+        command.args(["run", container, "--", "sh", "-c", line]);
+        command
+    };
+    check::check_version(&process::output(&mut inside("toolyard --version"))?, version)?;
+    let answer = check::ask(&mut inside("exec timeout 60 toolyard stdio"))?;
+    if !answer.contains("dev__echo") {
+        bail!("the gateway in the image lists no tools: {answer}");
+    }
+    if target == "full" {
+        let programs = "node --version && npx --version && git --version && uvx --version";
+        print!("{}", process::output(&mut inside(programs))?);
+        // A server that is started with one of them answers through the gateway.
+        let copy = workspace::target_directory()?.join("dist/server.mjs");
+        fs::write(&copy, SERVER)?;
+        process::run(run(buildah).args(["copy", "--quiet", container]).arg(copy).arg("/tmp/server.mjs"))?;
+        let line = "cd /tmp && printf '[upstreams.node]\\ncommand = \"node\"\\nargs = [\"/tmp/server.mjs\"]\\n' > t.toml && exec timeout 60 toolyard stdio --config t.toml";
+        let answer = check::ask(&mut inside(line))?;
+        if !answer.contains("node__hello") {
+            bail!("a server that is started with node does not answer in the image: {answer}");
+        }
     }
     Ok(())
 }

@@ -34,7 +34,7 @@ pub(super) fn follow(npm: &Npm) -> Result<()> {
     shell.env_clear().env("HOME", home.path()).env("PATH", std::env::join_paths(path)?);
     let printed = process::output(&mut shell)?;
     println!("{printed}");
-    for expected in ["everything", "Claude Code gets it when it is restarted", "The sum of 1 and 2 is 3."] {
+    for expected in ["everything", "restart Claude Code to use it", "The sum of 1 and 2 is 3."] {
         if !printed.contains(expected) {
             bail!("the README promises more than its commands print: `{expected}` is missing");
         }

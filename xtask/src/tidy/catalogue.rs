@@ -18,15 +18,26 @@ const FOLDER: &str = "xtask/messages";
 
 /// The folders of packages whose messages reach people through answers, lists and the log.
 const COVERED: &[&str] = &[
+    "crates/toolyard-audit",
+    "crates/toolyard-cluster",
     "crates/toolyard-core",
+    "crates/toolyard-dashboard",
+    "crates/toolyard-dial",
+    "crates/toolyard-hooks",
     "crates/toolyard-host",
     "crates/toolyard-limits",
     "crates/toolyard-link",
+    "crates/toolyard-lsp",
+    "crates/toolyard-metrics",
     "crates/toolyard-model",
     "crates/toolyard-proto",
     "crates/toolyard-oauth",
+    "crates/toolyard-openapi",
+    "crates/toolyard-policy",
+    "crates/toolyard-rank",
     "crates/toolyard-secrets",
     "crates/toolyard-serve",
+    "crates/toolyard-traces",
     "packs/",
     "sdk/",
 ];

@@ -56,12 +56,6 @@ const RULES: &[Rule] = &[
         never_linked: &[],
     },
     Rule {
-        package: "toolyard-admin",
-        ours: &["toolyard-core"],
-        never_named: FOR_THE_PROGRAM,
-        never_linked: &["async-nats"],
-    },
-    Rule {
         package: "toolyard-tool",
         ours: &["toolyard-proto", "toolyard-model", "toolyard-serve", "toolyard-tool-macros"],
         never_named: FOR_THE_PROGRAM,

@@ -1,9 +1,8 @@
-//! Whatever the program says to a person stands in an expected output, so that somebody has read it as its
-//! reader will: every sentence in the code of the program must occur in `tests/golden/*.txt` or in a transcript
-//! `tests/commands/*.md`.
+//! Every message that the program prints appears in an expected output of a test, so that it has been reviewed: each
+//! sentence in the code of the program must occur in `tests/golden/*.txt` or in a transcript `tests/commands/*.md`.
 //!
-//! A sentence is a string literal with words in it. What is filled in (`{…}`) may be anything; all that stands
-//! around it must occur. Not looked at: tests, attributes, what goes into the log, and why an `expect` holds.
+//! A sentence is a string literal with words in it. A placeholder (`{…}`) matches any text; the text around it must
+//! occur. Tests, attributes, log lines and the reasons of `expect` are not checked.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -24,20 +23,27 @@ const PROGRAM: [&str; 5] = [
 ];
 const EXPECTED: [&str; 2] = ["crates/toolyard/tests/golden/", "crates/toolyard/tests/commands/"];
 
-/// What cannot be brought about in a test, or is no word to a person, by how it begins; and why.
+/// Messages that no test can cause, or that are not for people, by their first words; and the reason.
 const EXCEPTIONS: &[(&str, &str)] = &[
-    ("invalid escape", "words of the JSON parser that are looked for"),
-    ("key must be a string", "words of the JSON parser that are looked for"),
+    ("invalid escape", "a message of the JSON parser, which is searched for"),
+    ("key must be a string", "a message of the JSON parser, which is searched for"),
     (
-        "wait, or raise `start_timeout` if it takes longer than two minutes",
-        "needs a server that starts for half a minute",
-    ),
-    (
-        "is not used: a project file does not join a cluster",
+        "is not used: a project file cannot join a cluster",
         "as for the other sections that a project file cannot set",
     ),
     ("The cluster as this node sees it.", "in the description of the API"),
     ("Whether this gateway is a node of a cluster.", "in the description of the API"),
+    ("the lock is never free", "needs a gateway that stops while it writes a line to a file"),
+    ("an address that is not known yet", "needs a gateway that has the lock and no address yet"),
+    ("`toolyard login {}` signs you in", "every such state has a hint today; a unit test shows it"),
+    ("fix its section in the config; it is read", "every such state has a hint today; a unit test shows it"),
+    ("look at its log (`toolyard logs", "every such state has a hint today; a unit test shows it"),
+    ("arguments, cut:", "has thousands of characters; `tests/policy/approvals.rs` checks it"),
+    (
+        "these are {} of",
+        "has an id and a digest of its own in each run; `tests/policy/approvals.rs` checks it",
+    ),
+    ("; would block: {}", "no hook that comes with the program blocks a call today"),
     ("this machine has no name; set `node` in [cluster]", "needs a machine without a name"),
     (
         "the config has a [cluster], and this program was built without clusters",
@@ -78,58 +84,56 @@ const EXCEPTIONS: &[(&str, &str)] = &[
     ("put {left} of their secrets into the store", "is asked on a terminal only"),
     ("scripts cannot be run here", "needs a program without the pack"),
     (
-        "warning: lines were left out: the script",
+        "warning: lines were left out: there are more",
         "needs a script that prints faster than a loaded machine reads",
+    ),
+    ("start the script with `--log FILE` and read the file", "needs a user without a folder for sockets"),
+    ("the log of {} cannot be read from here", "the same"),
+    (
+        "the process that runs the script does not answer",
+        "needs a process that is stopped for longer than a test waits",
     ),
     ("services of Windows are not supported", "needs Windows"),
     ("create a task with the Task Scheduler", "needs Windows"),
-    ("the command failed", "no command that the API runs ends so"),
+    ("the command failed", "no command that the API runs ends in this way"),
     ("the audit needs a state directory; name one with --state-dir", "needs a user without a home"),
     (
         "no browser could be opened; open the page yourself",
-        "depends on the machine: it would open a browser where there is one",
+        "depends on the machine: it would open a browser if there is one",
     ),
-    (
-        "the config is invalid:",
-        "needs a gateway that asks for tokens, and a config that was broken since; tests/apps/shim.rs shows it",
-    ),
-    (
-        "cannot listen for apps on",
-        "a loopback address is free, or taken, or beyond the rights of whoever asks",
-    ),
+    ("cannot listen for apps on", "a loopback address is free, or taken, or beyond the rights of the user"),
     (
         "{first} and the {MORE_PORTS} ports after it are taken",
-        "needs the usual ports, which are not for tests to take",
+        "needs the default ports, which tests must not use",
     ),
     (
         "{taken} is taken, so this is the next free port",
         "the same; tests/cli shows that the next port is used",
     ),
     ("the next free port is used", "the same"),
-    ("does not answer", "stands in for a reason, and whoever is not ready has one"),
+    ("does not answer", "is used only if there is no reason, and a server that is not ready has one"),
     ("~/Library/Application Support", "a path"),
     (
         "another program changed the file",
-        "needs a client that writes in that moment; tests/cli/installing.rs shows it",
+        "needs a client that writes at the same time; tests/cli/installing.rs shows it",
     ),
-    ("it belongs to another user or group", "needs a file of somebody else, and tests have one user"),
-    ("set the owner of", "root may do that, and nobody else tries"),
-    ("number out of range", "what the JSON library says, which is put in other words"),
+    ("it belongs to another user or group", "needs a file of another user, and tests have one user"),
+    ("set the owner of", "only root can do that"),
+    ("number out of range", "a message of the JSON library, which is reworded"),
     ("recursion limit", "the same"),
     ("cannot record used tokens in", "needs a state directory that cannot be written since it was opened"),
     ("cannot read or write the keys in", "the same"),
     ("this kernel cannot enforce `sandbox`", "needs an old kernel"),
     ("the kernel did not enforce it", "the same"),
     ("program `{}` could not be started in its sandbox", "tests/policy/sandbox.rs shows it, on Linux"),
-    ("it cannot be opened", "stands in for a reason that the system always gives"),
+    ("it cannot be opened", "is used only if the system gives no reason, which it always does"),
     ("`sandbox` needs Linux", "needs another system"),
     ("`sandbox` needs the process guard", "needs a Linux without /proc"),
     ("run it elsewhere, or remove `sandbox`", "goes with these"),
     ("error: `toolyard confine` is what", "only a guard writes that command line"),
-    ("is not used: a project file does not name accounts", "as for `log`"),
-    ("is not used: a project file does not decide", "as for `log`; the reader's own words are shown there"),
-    ("arguments: {}", "needs a call that waits; tests/policy/approvals.rs shows it"),
-    ("the control API answered with events", "only one path does, and no command asks for it"),
+    ("is not used: a project file cannot name accounts", "as for `log`"),
+    ("is not used: a project file cannot decide", "as for `log`, whose message is shown"),
+    ("the control API answered with events", "only one path does, and no command requests it"),
     ("`toolyard list` shows why; fix it, or lock", "needs a server that was never connected"),
     ("server `{id}` has not reported its tools", "the same"),
     ("{who} may call it: there are no rules", "tests/policy/rules.rs shows what `explain --as` prints"),
@@ -139,13 +143,13 @@ const EXCEPTIONS: &[(&str, &str)] = &[
     ("find this program", "needs a system without /proc"),
     ("no random numbers", "needs a system without them"),
     ("the guard cannot do its work", "needs a kernel without subreapers"),
-    ("the gateway sent a stream", "none is asked for; the type allows it"),
-    ("`{full}` has neither packages nor remotes", "only a file that is no server.json"),
+    ("the gateway sent a stream", "no stream is requested; the type allows one"),
+    ("`{full}` has neither packages nor remotes", "only a file that is not a server.json"),
     ("a package of no kind", "goes with `offers only`"),
     ("{kind} without a name", "the same"),
     ("a remote of type", "the same"),
     ("a remote without a url", "the same"),
-    ("there are no completions for `", "the values of the argument rule it out"),
+    ("there are no completions for `", "the values of the argument exclude it"),
     ("{count} operations are tools", "the plural of one that is shown"),
     ("{} has not ended after", "needs a script that cannot be killed"),
     ("kill the process {}", "the same"),
@@ -161,14 +165,14 @@ const EXCEPTIONS: &[(&str, &str)] = &[
     ("must be at most", "the same"),
     ("must have at least", "the same"),
     ("must have at most", "the same"),
-    ("{} asked {MOST_ROUNDS} times", "needs a tool that asks for ever"),
-    ("`{}` can only be answered by a client", "servers know it beforehand, by the capabilities"),
+    ("{} asked {MOST_ROUNDS} times", "needs a tool that never stops asking"),
+    ("`{}` can only be answered by a client", "servers know it before, by the capabilities"),
     ("the answer of `{tool}` has invalid base64", "needs a broken server"),
     ("--json shows the answer", "the same"),
     ("{} is full of files of", "needs 10,000 files"),
     ("name another folder", "the same"),
     ("end the process {pid} with Ctrl-C", "Windows only"),
-    ("duplicate key", "what the TOML library says, which is put in other words"),
+    ("duplicate key", "a message of the TOML library, which is reworded"),
     ("the config cannot be watched any more", "goes into the log"),
     ("{wrong}: {why}", "needs a pack with a required key; tests/music/keys.rs shows it"),
     ("value of `", "needs a terminal"),
@@ -176,16 +180,16 @@ const EXCEPTIONS: &[(&str, &str)] = &[
     ("WORK OR PROGRAM", "the same"),
     ("an operator asked for it", "goes into the log"),
     ("the gateway did not answer within", "needs a gateway that hangs"),
-    ("connect to", "needs a gateway that ends in that moment"),
+    ("connect to", "needs a gateway that ends at that moment"),
     ("send the request", "the same"),
     ("read the answer", "the same"),
     ("the answer has no head", "the same"),
     ("the answer has no status", "the same"),
     ("{method} /api/v1", "the text of a request"),
     ("no client is left", "goes into the log"),
-    ("waiting for", "comes and goes on a terminal"),
+    ("waiting for", "is shown only for a moment, on a terminal"),
     ("{name}:{latest}", "the same"),
-    ("{} under way, {} waiting", "no word but a cell of a table; tests/apps has apps"),
+    ("{} under way, {} waiting", "a cell of a table; tests/apps has apps"),
     ("LAST ACTIVITY", "the same"),
     ("discovery by", "the same, of instances"),
     ("{kind} (found by scan:", "a cell of a table, of apps that were found; tests/apps has apps"),
@@ -194,7 +198,7 @@ const EXCEPTIONS: &[(&str, &str)] = &[
     ("the pack `{name}` does not run on", "the same; every pack runs on Linux"),
     ("this program was built without the pack", "tests run with all features"),
     ("(not shown, since it is not valid TOML", "is in an answer of the API"),
-    ("the gateway keeps ending", "a client receives it that asks in that moment"),
+    ("the gateway keeps ending", "only a client that connects at that moment receives it"),
 ];
 
 pub(super) fn check(files: &[String], sources: &[Source], findings: &mut Findings) {
@@ -212,7 +216,7 @@ pub(super) fn check(files: &[String], sources: &[Source], findings: &mut Finding
             findings.error(
                 &format!("{}:{line}", source.path),
                 &format!(
-                    "`{missing}` is in no expected output: bring it about in crates/toolyard/tests/commands/*.md, or say in EXCEPTIONS of xtask/src/tidy/messages.rs why it cannot be"
+                    "`{missing}` is in no expected output: add a test for it to crates/toolyard/tests/commands/*.md, or state in EXCEPTIONS of xtask/src/tidy/messages.rs why there cannot be one"
                 ),
             );
         }
@@ -261,12 +265,12 @@ pub(super) fn sentences(source: &Source, kind: Kind) -> Vec<(usize, String)> {
 }
 
 fn walk(tokens: TokenStream, kind: Kind, found: &mut Vec<(usize, String)>) {
-    // The words before a group, as far as they say what it is for.
+    // The words before a group, which show what it is.
     let mut before: Vec<String> = Vec::new();
     for token in tokens {
         match token {
             TokenTree::Group(group) => {
-                if !is_passed_over(&before, &group, kind) {
+                if !is_skipped(&before, &group, kind) {
                     walk(group.stream(), kind, found);
                 }
                 before.clear();
@@ -287,7 +291,7 @@ fn walk(tokens: TokenStream, kind: Kind, found: &mut Vec<(usize, String)>) {
 }
 
 /// Attributes, the log, and the reason of an `expect`.
-fn is_passed_over(before: &[String], group: &Group, kind: Kind) -> bool {
+fn is_skipped(before: &[String], group: &Group, kind: Kind) -> bool {
     let ends_with = |words: &[&str]| before.iter().rev().zip(words.iter().rev()).all(|(a, b)| a == b);
     match group.delimiter() {
         Delimiter::Bracket => {
@@ -317,12 +321,12 @@ fn is_sentence(text: &str) -> bool {
     words.windows(2).any(|pair| ends_as_word(pair[0]) && begins_as_word(pair[1]))
 }
 
-/// What is said around that which is filled in.
+/// The text around the placeholders.
 fn parts(text: &str) -> Vec<String> {
     let (mut parts, mut rest) = (vec![String::new()], text);
     while let Some(at) = rest.find(['{', '}']) {
-        let (said, more) = rest.split_at(at);
-        parts.last_mut().into_iter().for_each(|part| part.push_str(said));
+        let (text, more) = rest.split_at(at);
+        parts.last_mut().into_iter().for_each(|part| part.push_str(text));
         let is_doubled = more.len() > 1 && more.as_bytes()[0] == more.as_bytes()[1];
         rest = if is_doubled {
             parts.last_mut().into_iter().for_each(|part| part.push_str(&more[..1]));
@@ -349,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_filled_in_may_be_anything() {
+    fn a_placeholder_matches_any_text() {
         check(
             r#"fn f() { bail!("cannot read {path}: it is {} bytes") }"#,
             &[&["cannot read", ": it is", "bytes"]],
@@ -362,10 +366,10 @@ mod tests {
     }
 
     #[test]
-    fn words_that_no_person_reads_are_passed_over() {
+    fn log_lines_attributes_and_tests_are_not_checked() {
         check(r#"fn f() { tracing::warn!("it is gone"); }"#, &[]);
         check(r#"#[expect(dead_code, reason = "it is fine")] fn f() {}"#, &[]);
         check(r#"fn f() { x.expect("it is there"); y("key", "a.b") }"#, &[]);
-        check(r#"#[cfg(test)] mod tests { const A: &str = "a test says"; }"#, &[]);
+        check(r#"#[cfg(test)] mod tests { const A: &str = "a test message"; }"#, &[]);
     }
 }

@@ -6,7 +6,7 @@ use crate::workspace;
 /// Folders that belong to one person or one machine.
 const HOMES: [&str; 4] = ["/home/", "/Users/", "/root/", "/work/"];
 /// What documentation may put after them.
-const EVERYBODY: [&str; 2] = ["you", "me"];
+const PLACEHOLDERS: [&str; 2] = ["you", "me"];
 /// This file names the folders; a lock file names what others have chosen.
 const SKIPPED: [&str; 3] = ["xtask/src/tidy/places.rs", "Cargo.lock", "xtask/pins/package-lock.json"];
 
@@ -39,10 +39,10 @@ fn private_place(line: &str) -> Option<&str> {
             let rest = &line[at + home.len()..];
             let names_a_user = rest.starts_with(|c: char| c.is_alphanumeric() || c == '.');
             let name = rest.split(|c: char| !c.is_alphanumeric()).next().unwrap_or_default();
-            let is_everybody = EVERYBODY.contains(&name);
+            let is_placeholder = PLACEHOLDERS.contains(&name);
             let length =
                 rest.find(|c: char| !(c.is_alphanumeric() || "._-/".contains(c))).unwrap_or(rest.len());
-            (names_a_user && !is_everybody && !is_inside_a_longer_path)
+            (names_a_user && !is_placeholder && !is_inside_a_longer_path)
                 .then(|| &line[at..at + home.len() + length])
         })
     })

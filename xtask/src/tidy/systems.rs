@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn what_one_system_has_is_named_in_its_files_only() {
+    fn platform_names_are_allowed_only_in_platform_files() {
         let code = "use std::os::unix::fs::MetadataExt;\nfn f() { nix::unistd::setsid(); }";
         check("crates/toolyard/src/serve.rs", code, 2);
         check("sdk/toolyard-app/src/peer.rs", code, 2);

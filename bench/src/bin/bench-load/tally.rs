@@ -9,6 +9,8 @@ use crate::args::{Era, Plan};
 
 /// More kinds of errors than this are counted as "other".
 const MOST_KINDS: usize = 8;
+/// How many of the slowest answers are printed, so that percentiles of several runs together can be computed.
+const SLOWEST: usize = 1_000;
 
 #[derive(Default)]
 pub(crate) struct Tally {
@@ -71,10 +73,16 @@ impl Tally {
             "p90_us": self.percentile(90.0),
             "p99_us": self.percentile(99.0),
             "p999_us": self.percentile(99.9),
+            "slowest_us": self.slowest(),
             "max_us": self.percentile(100.0),
             "errors": self.errors.values().sum::<u64>(),
             "error_kinds": self.errors,
         })
+    }
+
+    /// The slowest ones in microseconds, the worst first; the latencies must be sorted.
+    fn slowest(&self) -> Vec<f64> {
+        self.latencies.iter().rev().take(SLOWEST).copied().map(microseconds).collect()
     }
 
     fn add_errors(&mut self, kind: String, count: u64) {
@@ -92,8 +100,13 @@ impl Tally {
     fn percentile(&self, percent: f64) -> Option<f64> {
         let rank = self.latencies.len().checked_sub(1)? as f64 * percent / 100.0;
         let latency = self.latencies.get(rank.round() as usize)?;
-        Some(latency.as_nanos() as f64 / 1000.0)
+        Some(microseconds(*latency))
     }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a figure for people")]
+fn microseconds(latency: Duration) -> f64 {
+    latency.as_nanos() as f64 / 1000.0
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a figure for people")]
@@ -112,6 +125,16 @@ mod tests {
             tally.answer(Duration::from_millis(ms), 0, Instant::now());
         }
         assert_eq!(tally.percentile(50.0), Some(2000.0));
+    }
+
+    #[test]
+    fn the_slowest_come_first() {
+        let mut tally = Tally::default();
+        for ms in 1..=1_200 {
+            tally.answer(Duration::from_millis(ms), 0, Instant::now());
+        }
+        let slowest = tally.slowest();
+        assert_eq!((slowest.len(), slowest[0], slowest[999]), (SLOWEST, 1_200_000.0, 201_000.0));
     }
 
     #[test]

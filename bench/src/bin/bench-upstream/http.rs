@@ -3,8 +3,8 @@
 use std::collections::HashSet;
 use std::convert::Infallible;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -15,6 +15,7 @@ use hyper::header::{self, HeaderMap, HeaderValue};
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
+use parking_lot::Mutex;
 use tokio::net::TcpListener;
 use tokio_util::task::TaskTracker;
 use toolyard_bench::wire;
@@ -178,7 +179,7 @@ impl Sessions {
         headers.get(wire::SESSION_ID).is_some_and(|id| self.lock().remove(id))
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashSet<HeaderValue>> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> parking_lot::MutexGuard<'_, HashSet<HeaderValue>> {
+        self.open.lock()
     }
 }

@@ -2,10 +2,11 @@
 
 use std::collections::{HashMap, HashSet};
 use std::num::NonZeroUsize;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use toolyard_bench::sample;
@@ -95,7 +96,7 @@ impl Tools {
     }
 
     fn blob(&self, kib: usize) -> Arc<str> {
-        let mut blobs = self.blobs.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut blobs = self.blobs.lock();
         blobs.entry(kib).or_insert_with(|| quote(&sample::blob(kib)).into()).clone()
     }
 }

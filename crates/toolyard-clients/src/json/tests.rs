@@ -62,7 +62,7 @@ fn comments_trailing_commas_tabs_and_line_ends_stay() {
 }
 
 #[test]
-fn what_is_taken_out_leaves_comments_and_what_follows() {
+fn removing_an_entry_keeps_comments_and_what_follows() {
     let check = |before: &str, after: &str| {
         assert_eq!(without(before), after);
         value(after);
@@ -156,7 +156,7 @@ fn file() -> impl Strategy<Value = String> {
 
 proptest! {
     #[test]
-    fn whatever_the_file_the_entry_comes_out_without_a_trace(text in file()) {
+    fn uninstall_restores_any_json_file(text in file()) {
         let before = value(&text);
         let after = with(&text);
         let mut expected = before.clone();

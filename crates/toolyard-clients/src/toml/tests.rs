@@ -72,7 +72,7 @@ fn file() -> impl Strategy<Value = String> {
 
 proptest! {
     #[test]
-    fn whatever_the_file_the_section_comes_out_without_a_trace(text in file()) {
+    fn uninstall_restores_any_toml_file(text in file()) {
         let mut expected: ::toml::Table = ::toml::from_str(&text).unwrap();
         let after = with(&text);
         let servers = expected.entry("mcp_servers").or_insert(::toml::Value::Table(::toml::Table::new()));

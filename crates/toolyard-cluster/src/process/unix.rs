@@ -13,7 +13,7 @@ pub(crate) fn own() -> Option<ProcessRecord> {
     Some(ProcessRecord { boot: boot()?, pid, started: process.start })
 }
 
-/// Whether it ran on this machine, since this boot, and does not run any more.
+/// Whether the process ran on this machine since the last boot, and has ended.
 pub(crate) fn has_ended(process: &ProcessRecord) -> bool {
     let Ok(pid) = i32::try_from(process.pid) else { return false };
     let is_here = boot().is_some_and(|boot| boot == process.boot);

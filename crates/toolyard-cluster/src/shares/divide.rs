@@ -183,6 +183,99 @@ mod tests {
         assert_eq!((window("a", "", &nodes), window("a", "new", &nodes)), (57, 30));
     }
 
+    /// A node whose clients call as fast as they can.
+    struct Busy {
+        name: String,
+        used: usize,
+        asked: u32,
+        now: Demands,
+        published: Demands,
+        share: usize,
+        /// When it computes its share next, in milliseconds; each fourth time it publishes.
+        tick: u64,
+        ticks: u64,
+        /// How many calls arrive in ten milliseconds.
+        pace: usize,
+    }
+
+    /// How many calls pass within four seconds of a burst at three nodes without earlier calls, and how many
+    /// more in the two seconds after it. As in the keeper of shares, what others publish is seen after a while.
+    fn burst(random: &mut impl FnMut(u64) -> u64) -> (usize, usize) {
+        let limit = Limit {
+            window: Some(Window { count: 60, per: std::time::Duration::from_mins(10) }),
+            ..Limit::default()
+        };
+        let taken = |demand| vec![LimitDemand { name: "l".into(), limit: limit.clone(), keys: demand }];
+        let mut idle = Demands::new();
+        follow(&mut idle, taken(Vec::new()));
+        let mut nodes: Vec<Busy> = ["a", "b", "c"]
+            .map(|name| Busy {
+                name: name.to_owned(),
+                used: 0,
+                asked: 0,
+                now: idle.clone(),
+                published: idle.clone(),
+                share: 20,
+                tick: random(250),
+                ticks: random(4),
+                pace: 1 + usize::try_from(random(20)).unwrap(),
+            })
+            .into();
+        // What is on its way: when it arrives, from which node, and what it asks.
+        let mut sent: Vec<(u64, usize, Demands)> = Vec::new();
+        let mut seen = vec![idle; 3];
+        let mut first = 0;
+        for time in (0..6_000).step_by(10) {
+            for (_, from, demands) in sent.extract_if(.., |(at, ..)| *at <= time) {
+                seen[from] = demands;
+            }
+            for (at, node) in nodes.iter_mut().enumerate() {
+                node.asked += u32::try_from(node.pace).unwrap();
+                node.used = (node.used + node.pace).min(node.used.max(node.share));
+                if time < node.tick {
+                    continue;
+                }
+                (node.tick, node.ticks) = (node.tick + 250, node.ticks + 1);
+                let is_due = node.ticks % 4 == 0;
+                if is_due {
+                    let demand =
+                        Demand { asked: std::mem::take(&mut node.asked), running: 0, started: node.used };
+                    follow(&mut node.now, taken(vec![("".into(), demand)]));
+                }
+                let mut all: BTreeMap<String, Option<&Demands>> =
+                    ["a", "b", "c"].into_iter().map(String::from).zip(seen.iter().map(Some)).collect();
+                all.insert(node.name.clone(), Some(&node.published));
+                node.share = window(&node.name, "", &all);
+                if is_due {
+                    node.published = node.now.clone();
+                    sent.push((time + 10 * random(10), at, node.published.clone()));
+                }
+            }
+            if time < 4_000 {
+                first = nodes.iter().map(|node| node.used).sum();
+            }
+        }
+        (first, nodes.iter().map(|node| node.used).sum::<usize>() - first)
+    }
+
+    #[test]
+    fn a_burst_at_three_nodes_at_once_reaches_the_limit_passes_at_most_two_and_a_half_times_it_and_then_nothing()
+     {
+        let mut seed = 7_u64;
+        let mut random = |end: u64| {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (seed >> 33) % end
+        };
+        let mut most = 0;
+        for _ in 0..1_000 {
+            let (first, later) = burst(&mut random);
+            assert!((60..=150).contains(&first), "{first} of 60");
+            assert_eq!(later, 0, "{first} before");
+            most = most.max(first);
+        }
+        assert!(most > 90, "the bursts were not at once: {most}");
+    }
+
     #[test]
     fn a_demand_fades_and_a_limit_that_is_gone_is_forgotten() {
         let mut own = Demands::new();

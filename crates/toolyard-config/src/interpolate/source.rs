@@ -87,7 +87,10 @@ fn text(bytes: Vec<u8>) -> Result<String, String> {
 
 /// The words of a command line; quotes keep spaces.
 pub fn words(line: &str) -> Result<Vec<String>, String> {
-    let (mut words, mut word, mut quote, mut is_word) = (Vec::new(), String::new(), None, false);
+    let mut words = Vec::new();
+    let mut word = String::new();
+    let mut quote = None;
+    let mut is_word = false;
     for letter in line.chars() {
         match (quote, letter) {
             (None, '"' | '\'') => (quote, is_word) = (Some(letter), true),
@@ -115,11 +118,11 @@ pub(crate) fn read_env_file(path: &Path) -> Result<Vec<(String, String)>, EnvFil
     parse_env(&text)
 }
 
-/// What is wrong with an env file.
+/// A mistake in an env file.
 #[derive(Debug)]
 pub(crate) enum EnvFileError {
     Read(io::Error),
-    /// The number of the line that is no variable.
+    /// The number of the line that is not a variable.
     Line(usize),
 }
 

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use super::{Readers, beside, fill, first_free, make_folder, read};
 use crate::system;
 
-/// Where a file is kept as it was.
+/// A backup of a file.
 #[derive(Debug)]
 pub struct Backup {
     pub path: PathBuf,
@@ -15,7 +15,7 @@ pub struct Backup {
 }
 
 impl Backup {
-    /// Not needed after all.
+    /// Removes the backup, which is not needed.
     pub fn drop_it(&self) {
         if self.is_new {
             let _ = fs::remove_file(&self.path);

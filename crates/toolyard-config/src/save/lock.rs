@@ -22,7 +22,7 @@ const NEW_FOLDERS: usize = 3;
 #[derive(Debug)]
 pub struct Lock(#[expect(dead_code, reason = "held, not used")] Vec<File>);
 
-/// From before the file is read until after it is written.
+/// Takes the lock; hold it from before the file is read until after it is written.
 pub fn lock(path: &Path) -> io::Result<Lock> {
     let start = Instant::now();
     loop {
@@ -69,16 +69,16 @@ fn nearest_folder(path: &Path) -> Option<PathBuf> {
 }
 
 /// The folder beside a file, until it is dropped; nothing where it is a forgotten one.
-pub(super) struct FolderLock(Option<PathBuf>);
+pub(super) struct LockFolder(Option<PathBuf>);
 
-pub(super) fn folder(path: &Path) -> io::Result<FolderLock> {
+pub(super) fn folder(path: &Path) -> io::Result<LockFolder> {
     let folder = beside(path, ".lock");
     let start = Instant::now();
     loop {
         match fs::create_dir(&folder) {
-            Ok(()) => return Ok(FolderLock(Some(folder))),
+            Ok(()) => return Ok(LockFolder(Some(folder))),
             Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error),
-            Err(_) if is_forgotten(&folder) => return Ok(FolderLock(None)),
+            Err(_) if is_forgotten(&folder) => return Ok(LockFolder(None)),
             Err(_) if start.elapsed() < PATIENCE => std::thread::sleep(PAUSE),
             Err(_) => {
                 let message = format!("its client is writing it ({} is there); try again", folder.display());
@@ -93,7 +93,7 @@ fn is_forgotten(folder: &Path) -> bool {
     changed.is_ok_and(|changed| changed.elapsed().is_ok_and(|age| age > FORGOTTEN))
 }
 
-impl Drop for FolderLock {
+impl Drop for LockFolder {
     fn drop(&mut self) {
         if let Some(folder) = &self.0 {
             let _ = fs::remove_dir(folder);

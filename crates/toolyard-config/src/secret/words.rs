@@ -38,7 +38,7 @@ fn word(text: &str, instead: &mut Instead<'_>) -> String {
     if !text.starts_with('-') && is_secret("", text) { instead("token", text) } else { text.to_owned() }
 }
 
-/// A name with its value; nothing where it is no such thing.
+/// A name with its value; nothing where it is not one.
 fn pair(text: &str, separator: &str, instead: &mut Instead<'_>) -> Option<String> {
     let (name, rest) = text.split_once(separator)?;
     let is_name = !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c));

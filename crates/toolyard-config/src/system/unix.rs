@@ -25,25 +25,25 @@ pub fn home(variables: &Variables<'_>) -> Option<PathBuf> {
     variables("HOME").map(PathBuf::from)
 }
 
-/// Where programs have their configs.
+/// The folder for configs of programs.
 pub fn config_folder(variables: &Variables<'_>) -> Option<PathBuf> {
     let home = || absolute(variables, "HOME").map(|home| home.join(".config"));
     absolute(variables, "XDG_CONFIG_HOME").or_else(home)
 }
 
-/// Where programs keep things between runs.
+/// The folder for state of programs.
 pub fn state_folder(variables: &Variables<'_>) -> Option<PathBuf> {
     let home = || absolute(variables, "HOME").map(|home| home.join(".local/state"));
     absolute(variables, "XDG_STATE_HOME").or_else(home)
 }
 
-/// Where programs keep what can be made again.
+/// The folder for caches of programs.
 pub fn cache_folder(variables: &Variables<'_>) -> Option<PathBuf> {
     let home = || absolute(variables, "HOME").map(|home| home.join(".cache"));
     absolute(variables, "XDG_CACHE_HOME").or_else(home)
 }
 
-/// Where instances write their files, below a folder of their program.
+/// The folder in which programs have folders for the files of instances.
 pub fn instances_base(variables: &Variables<'_>) -> PathBuf {
     let base = absolute(variables, "XDG_RUNTIME_DIR").or_else(|| absolute(variables, "TMPDIR"));
     base.unwrap_or_else(|| "/tmp".into())
@@ -65,7 +65,7 @@ pub fn socket_folder(room: usize, variables: &Variables<'_>) -> PathBuf {
     candidates.into_iter().flatten().find(fits).unwrap_or_else(|| Path::new("/tmp").join(&own))
 }
 
-/// With all above it, for its owner only. An existing one keeps its permissions.
+/// Creates a folder and those above it, for their owner only. An existing folder keeps its permissions.
 pub fn create_folder(folder: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(folder)
 }
@@ -92,10 +92,10 @@ pub fn kill_group(child: &mut Child) {
     }
 }
 
-/// For reading, through links; what is no file is not waited for.
+/// Opens a file for reading, through links. Anything but a regular file is refused without waiting.
 pub fn open_file(path: &Path) -> io::Result<File> {
     let file = File::options().read(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(path)?;
-    if file.metadata()?.is_file() { Ok(file) } else { Err(io::Error::other("it is no file")) }
+    if file.metadata()?.is_file() { Ok(file) } else { Err(io::Error::other("not a regular file")) }
 }
 
 /// Gives a new file the owner and the group of the one at `path`; where there is none and we may, those of its

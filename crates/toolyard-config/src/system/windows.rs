@@ -26,23 +26,23 @@ pub fn home(variables: &Variables<'_>) -> Option<PathBuf> {
     absolute(variables, "USERPROFILE").or_else(|| absolute(variables, "HOME"))
 }
 
-/// Where programs have their configs.
+/// The folder for configs of programs.
 pub fn config_folder(variables: &Variables<'_>) -> Option<PathBuf> {
     absolute(variables, "XDG_CONFIG_HOME").or_else(|| absolute(variables, "APPDATA"))
 }
 
-/// Where programs keep things between runs.
+/// The folder for state of programs.
 pub fn state_folder(variables: &Variables<'_>) -> Option<PathBuf> {
     absolute(variables, "XDG_STATE_HOME").or_else(|| absolute(variables, "LOCALAPPDATA"))
 }
 
-/// Where programs keep what can be made again.
+/// The folder for caches of programs.
 pub fn cache_folder(variables: &Variables<'_>) -> Option<PathBuf> {
     let local = || absolute(variables, "LOCALAPPDATA").map(|local| local.join("cache"));
     absolute(variables, "XDG_CACHE_HOME").or_else(local)
 }
 
-/// Where instances write their files, below a folder of their program.
+/// The folder in which programs have folders for the files of instances.
 pub fn instances_base(variables: &Variables<'_>) -> PathBuf {
     let base = absolute(variables, "XDG_RUNTIME_DIR").or_else(|| absolute(variables, "LOCALAPPDATA"));
     base.unwrap_or_else(std::env::temp_dir)
@@ -53,7 +53,7 @@ pub fn socket_folder(_: usize, variables: &Variables<'_>) -> PathBuf {
     instances_base(variables).join("toolyard").join("run")
 }
 
-/// With all above it.
+/// Creates a folder and those above it.
 pub fn create_folder(folder: &Path) -> io::Result<()> {
     fs::create_dir_all(folder)
 }
@@ -68,9 +68,9 @@ pub fn keep_mode<'a>(options: &'a mut OpenOptions, _: &Path) -> &'a mut OpenOpti
     options
 }
 
-/// For reading, through links, where a file is.
+/// Opens a file for reading, through links.
 pub fn open_file(path: &Path) -> io::Result<File> {
-    if fs::metadata(path)?.is_file() { File::open(path) } else { Err(io::Error::other("it is no file")) }
+    if fs::metadata(path)?.is_file() { File::open(path) } else { Err(io::Error::other("not a regular file")) }
 }
 
 /// A file in a profile belongs to the owner of the profile.

@@ -4,7 +4,7 @@ use toolyard_proto::splice::{elements, members};
 
 use super::{Entry, File, Node, Value};
 use crate::jsonc;
-use crate::problem::{Level, Place, Problem};
+use crate::problem::{Place, Problem};
 
 pub(crate) fn parse(file: &File) -> Result<Vec<Entry>, Vec<Problem>> {
     // A byte order mark is the one thing that Windows editors put in front.
@@ -23,8 +23,7 @@ pub(crate) fn parse(file: &File) -> Result<Vec<Entry>, Vec<Problem>> {
 }
 
 fn invalid(file: &File, error: &serde_json::Error) -> Problem {
-    let place =
-        Place { file: file.path.display().to_string(), line: error.line(), column: error.column().max(1) };
+    let place = Place::new(&file.path, error.line(), error.column().max(1));
     if let Some((message, help)) = slip(&file.text, error) {
         return problem(place, message, &help);
     }
@@ -37,14 +36,14 @@ fn invalid(file: &File, error: &serde_json::Error) -> Problem {
     )
 }
 
-/// What is often written by mistake, and how it is written.
+/// Recognises a frequent mistake; returns the message and the correct form.
 fn slip(text: &str, error: &serde_json::Error) -> Option<(String, String)> {
     let line = text.lines().nth(error.line().checked_sub(1)?)?;
     let printed = error.to_string();
     if printed.starts_with("invalid escape") {
         let escape: String = line.get(..error.column())?.chars().rev().take(2).collect();
         let escape: String = escape.chars().rev().collect();
-        let message = format!("`{escape}` is no escape inside \"…\"");
+        let message = format!("`{escape}` is not an escape inside \"…\"");
         return Some((message, "write two backslashes for one, or use forward slashes".to_owned()));
     }
     if printed.starts_with("key must be a string")
@@ -68,7 +67,7 @@ fn not_an_object(file: &File, at: usize, found: &Value) -> Problem {
 }
 
 fn problem(place: Place, message: String, help: &str) -> Problem {
-    Problem { level: Level::Error, place: Some(place), key: String::new(), message, help: help.into() }
+    Problem { place: Some(place), ..Problem::error("", message, help) }
 }
 
 /// The value at `start` of a text that is known to be valid; `offset` is the length of what precedes the text.

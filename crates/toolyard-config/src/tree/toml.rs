@@ -3,7 +3,7 @@
 use toml::de::{DeTable, DeValue};
 
 use super::{Entry, File, Node, Value};
-use crate::problem::{Level, Place, Problem};
+use crate::problem::{Place, Problem};
 
 pub(crate) fn parse(file: &File) -> Result<Vec<Entry>, Vec<Problem>> {
     let (table, errors) = DeTable::parse_recoverable(&file.text);
@@ -24,7 +24,7 @@ fn problem(file: &File, error: &toml::de::Error) -> Problem {
     let (message, help) = match error.message() {
         "duplicate key" => {
             let key = file.text.get(span.clone()).unwrap_or_default();
-            (format!("`{key}` is there twice"), "keep one of the two, or give one another name")
+            (format!("duplicate `{key}`"), "keep one of the two, or give one another name")
         }
         message => match slip(file, span.start) {
             Some((message, help)) => return problem_at(file, span.start, message, help),
@@ -35,16 +35,10 @@ fn problem(file: &File, error: &toml::de::Error) -> Problem {
 }
 
 fn problem_at(file: &File, at: usize, message: String, help: String) -> Problem {
-    Problem {
-        level: Level::Error,
-        place: Some(Place::find(&file.path, &file.text, at)),
-        key: String::new(),
-        message,
-        help,
-    }
+    Problem { place: Some(Place::find(&file.path, &file.text, at)), ..Problem::error("", message, help) }
 }
 
-/// What is often written by mistake in the line of an error, and how it is written.
+/// Recognises a frequent mistake in the line of an error; returns the message and the correct form.
 fn slip(file: &File, at: usize) -> Option<(String, String)> {
     let start = file.text.get(..at)?.rfind('\n').map_or(0, |at| at + 1);
     let line = file.text[start..].lines().next()?;

@@ -1,4 +1,5 @@
-//! What waits for an operator: calls that need approval, and tools whose definitions have changed. `toolyard approve` and the dashboard use it.
+//! The requests that wait for an operator: calls that need approval, and tools whose definitions have changed.
+//! `toolyard approve` and the dashboard use it.
 
 use std::sync::Arc;
 
@@ -15,10 +16,13 @@ use crate::catalog::ListKind;
 use crate::pins;
 use crate::upstream::Upstream;
 
-/// What waits at other gateways of a cluster, and a way to decide about it there.
+/// The requests that wait at other gateways of a cluster, and a way to decide about it there.
 pub trait ApprovalsElsewhere: Send + Sync + 'static {
     /// Calls and tools, each with its `node`, in the form of [`Gateway::waiting`].
     fn waiting(&self) -> Value;
+
+    /// A call that waits there under this id, with all of its arguments. Nothing if there is none.
+    fn waiting_call(&self, id: &str) -> Option<Value>;
 
     /// Decides about what waits there under this id. Nothing if there is none.
     fn decide(&self, id: &str, is_approved: bool) -> BoxFuture<Option<Result<Value, String>>>;
@@ -62,7 +66,7 @@ impl Gateway {
                 Some(Err(message)) => {
                     Err(ControlResponse::error(StatusCode::CONFLICT, "not_decided", &message))
                 }
-                None => Err(nothing_waits(&id)),
+                None => Err(no_such_approval(&id)),
             }
         })
     }
@@ -78,6 +82,13 @@ impl Gateway {
             }
         }
         all
+    }
+
+    /// One call that waits, here or elsewhere, with all of its arguments.
+    pub(super) fn waiting_call(&self, id: &str) -> Answered {
+        let elsewhere = || self.shared().approvals_elsewhere.get()?.waiting_call(id);
+        let call = self.shared().approvals.whole_json(id).or_else(elsewhere);
+        call.map(|call| ControlResponse::json(&call)).ok_or_else(|| no_such_approval(id))
     }
 
     fn own_approvals_json(&self) -> Value {
@@ -153,7 +164,7 @@ impl Gateway {
 
 /// Why there is no decision.
 enum NotDecided {
-    /// Nothing of that id waits here.
+    /// There is no pending approval with that id here.
     Unknown,
     Locked(String),
 }
@@ -170,7 +181,7 @@ pub(super) fn id_in(request: &ControlRequest) -> Result<String, ControlResponse>
     })
 }
 
-fn nothing_waits(id: &str) -> ControlResponse {
-    let message = format!("nothing called `{id}` waits for approval; `toolyard approve` shows what does");
+fn no_such_approval(id: &str) -> ControlResponse {
+    let message = format!("there is no pending approval `{id}`; `toolyard approve` lists them");
     ControlResponse::error(StatusCode::NOT_FOUND, "unknown_approval", &message)
 }

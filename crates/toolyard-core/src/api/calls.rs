@@ -84,6 +84,9 @@ pub(super) fn to_json((number, ended): &(usize, Ended)) -> Value {
     json["number"] = json!(number);
     json["hasDetails"] = json!(ended.details.is_some());
     json["program"] = json!(ended.origin.as_deref().and_then(program));
+    if let Some(details) = &ended.details {
+        json["marks"] = marks(&details.call);
+    }
     if let Some(trace) = ended.trace {
         json["call"] = json!(trace.call);
         json["round"] = json!(trace.round);
@@ -121,13 +124,18 @@ fn put_details(
             "text": text, "bytes": answer.total, "redacted": is_redacted, "whole": answer.is_whole(),
         });
     }
-    let reached = |mark| call.reached(mark).map(to_milliseconds);
-    json["marks"] = json!({
-        "queuedMs": reached(Mark::Queued), "hookedMs": reached(Mark::Hooked), "reviewedMs": reached(Mark::Reviewed),
-        "passedMs": reached(Mark::Passed), "sentMs": reached(Mark::Leased), "answeredMs": reached(Mark::Answered),
-    });
+    json["marks"] = marks(call);
     let note = |note: &crate::ledger::Note| json!({ "step": note.step, "text": note.text, "atMs": to_milliseconds(note.at) });
     json["notes"] = call.notes().iter().map(note).collect();
+}
+
+/// When a call reached what, from its beginning: where its time went.
+fn marks(call: &OpenCall) -> Value {
+    let reached = |mark| call.reached(mark).map(to_milliseconds);
+    json!({
+        "queuedMs": reached(Mark::Queued), "hookedMs": reached(Mark::Hooked), "reviewedMs": reached(Mark::Reviewed),
+        "passedMs": reached(Mark::Passed), "sentMs": reached(Mark::Leased), "answeredMs": reached(Mark::Answered),
+    })
 }
 
 fn unknown(id: &str) -> ControlResponse {

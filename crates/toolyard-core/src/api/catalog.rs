@@ -1,4 +1,4 @@
-//! What clients are offered: the tools of a view, and everything that one upstream defines.
+//! The catalog as clients see it: the tools of a view, and everything that one upstream defines.
 
 use http::StatusCode;
 use serde_json::{Value, json};
@@ -27,13 +27,13 @@ impl Gateway {
             ControlResponse::error(StatusCode::NOT_FOUND, "unknown_view", &message)
         })?;
         let search = request.parameter("search").unwrap_or_default().to_lowercase();
-        let fits = |entry: &&std::sync::Arc<Entry>| {
+        let sanitized_list = |entry: &&std::sync::Arc<Entry>| {
             search.is_empty() || entry.canonical.to_lowercase().contains(&search)
         };
         let is_namespaced = view.is_namespaced();
         let seen = self.seen_by(request);
         let shown = view.listed_tools().filter(|entry| !seen.hides(entry));
-        let found: Vec<_> = shown.filter(fits).collect();
+        let found: Vec<_> = shown.filter(sanitized_list).collect();
         let offset = number(request, "offset").unwrap_or(0);
         let limit = number(request, "limit").unwrap_or(MOST).min(MOST);
         let tools = found.iter().skip(offset).take(limit).map(|entry| summary(entry, is_namespaced));
@@ -43,7 +43,7 @@ impl Gateway {
         ))
     }
 
-    /// What the rules show a client; an operator sees everything.
+    /// The entries that the rules show a client; an operator sees everything.
     fn seen_by(&self, request: &ControlRequest) -> Visibility {
         if request.is_operator {
             return Visibility::default();

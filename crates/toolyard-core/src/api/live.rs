@@ -10,14 +10,15 @@ use toolyard_model::{ControlEvent, ControlRequest, ControlResponse, Principal};
 
 use super::calls;
 use crate::Gateway;
+use crate::status::UpstreamStatus;
 
 /// How often a reader gets what has changed.
 const EVERY: Duration = Duration::from_secs(1);
 /// How many calls that have ended one tick lists; a reader that wants more reads `/calls`.
 const MOST_CALLS: usize = 100;
 
-/// What one reader knows already.
-struct Reader {
+/// The state that was already sent to one reader.
+struct LiveReader {
     gateway: Gateway,
     asking: Option<Principal>,
     is_first: bool,
@@ -29,7 +30,7 @@ struct Reader {
 
 impl Gateway {
     pub(super) fn live(&self, request: &ControlRequest) -> ControlResponse {
-        let reader = Reader {
+        let reader = LiveReader {
             gateway: self.clone(),
             asking: (!request.is_operator).then(|| request.principal.clone()),
             is_first: true,
@@ -48,18 +49,20 @@ impl Gateway {
     }
 }
 
-impl Reader {
+impl LiveReader {
     fn tick(&mut self) -> ControlEvent {
         if self.asking.is_none() {
             self.gateway.common().ledger.watch();
         }
         let (changed, gone) = self.changed_upstreams();
+        let (ended, missed) = self.new_calls();
         let mut json = json!({
             "status": self.gateway.status_json(),
             "upstreams": changed,
             "gone": gone,
             "open": self.gateway.open_calls_json(self.asking.as_ref()),
-            "ended": self.new_calls(),
+            "ended": ended,
+            "missed": missed,
         });
         let sessions = self.gateway.shared().sessions.to_json(self.asking.as_ref());
         if self.sessions.as_ref() != Some(&sessions) {
@@ -87,7 +90,8 @@ impl Reader {
         (changed, gone)
     }
 
-    fn new_calls(&mut self) -> Vec<Value> {
+    /// The calls that have ended since the last tick, the newest first, and how many more there were.
+    fn new_calls(&mut self) -> (Vec<Value>, usize) {
         let ended = self.gateway.common().ledger.ended_calls();
         let next = ended.first().map_or(self.next_call, |(number, _)| number + 1);
         let asking = self.asking.as_ref();
@@ -95,9 +99,13 @@ impl Reader {
             .iter()
             .take_while(|(number, _)| *number >= self.next_call)
             .filter(|(_, one)| asking.is_none_or(|asking| *asking.name() == one.record.principal));
-        let listed = new.by_ref().take(MOST_CALLS).map(calls::to_json).collect();
+        let listed: Vec<Value> = new.by_ref().take(MOST_CALLS).map(calls::to_json).collect();
+        // The ledger itself forgets old calls; of other clients' calls not even the number is given.
+        let all = if asking.is_none() { next - self.next_call } else { listed.len() + new.count() };
         self.next_call = next;
-        listed
+        // What ended before the stream began was not missed.
+        let missed = if self.is_first { 0 } else { all.saturating_sub(listed.len()) };
+        (listed, missed)
     }
 }
 
@@ -119,7 +127,7 @@ impl Gateway {
             json
         };
         let mut all: Vec<Value> = self.upstreams().iter().map(live).collect();
-        all.extend(self.common().disabled_json());
+        all.extend(self.common().disabled_statuses().iter().map(UpstreamStatus::to_json));
         all
     }
 }

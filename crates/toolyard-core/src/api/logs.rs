@@ -1,5 +1,5 @@
-//! What upstreams wrote to stderr, the calls that ended and the changes of state, in the order of time. A reader that
-//! follows passes the `next` of its last answer and gets what is new since.
+//! The logs: what upstreams wrote to stderr, the calls that ended and the changes of state, in the order of time. A
+//! reader that follows passes the `next` of its last answer and gets what is new since.
 
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -20,7 +20,7 @@ const MOST: usize = 2_000;
 
 /// Up to where a reader has read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Place {
+struct LogPosition {
     /// The number of a line on stderr.
     line: u64,
     /// The number after that of a call.
@@ -29,7 +29,7 @@ struct Place {
     change: u128,
 }
 
-impl Place {
+impl LogPosition {
     fn read(text: &str) -> Option<Self> {
         let mut parts = text.split('-');
         let place = Self {
@@ -45,13 +45,13 @@ impl Place {
     }
 }
 
-type Entry = (SystemTime, Value);
+type LogEntry = (SystemTime, Value);
 
 impl Gateway {
     pub(super) fn logs(&self, request: &ControlRequest) -> Answered {
         let after = request.parameter("after");
-        let place = match after.as_deref().map(Place::read) {
-            None => Place::default(),
+        let place = match after.as_deref().map(LogPosition::read) {
+            None => LogPosition::default(),
             Some(Some(place)) => place,
             Some(None) => {
                 let message = "`after` is not the `next` of an answer";
@@ -83,12 +83,18 @@ impl Gateway {
         };
         match self.find(id) {
             Some(upstream) => Ok(vec![upstream]),
-            None if self.disabled_json(id).is_some() => Ok(Vec::new()),
+            None if self.disabled_status(id).is_some() => Ok(Vec::new()),
             None => Err(unknown(id)),
         }
     }
 
-    fn put_calls(&self, entries: &mut Vec<Entry>, only: Option<&str>, place: Place, next: &mut Place) {
+    fn put_calls(
+        &self,
+        entries: &mut Vec<LogEntry>,
+        only: Option<&str>,
+        place: LogPosition,
+        next: &mut LogPosition,
+    ) {
         for one in self.common().ledger.ended_calls() {
             let (number, ended) = &one;
             next.call = next.call.max(number + 1);
@@ -106,10 +112,10 @@ impl Gateway {
 }
 
 fn put_lines(
-    entries: &mut Vec<Entry>,
+    entries: &mut Vec<LogEntry>,
     upstream: &Upstream,
-    place: Place,
-    next: &mut Place,
+    place: LogPosition,
+    next: &mut LogPosition,
     is_following: bool,
 ) {
     let lines = upstream.stderr();
@@ -127,7 +133,7 @@ fn put_lines(
     }
 }
 
-fn put_changes(entries: &mut Vec<Entry>, upstream: &Upstream, place: Place, next: &mut Place) {
+fn put_changes(entries: &mut Vec<LogEntry>, upstream: &Upstream, place: LogPosition, next: &mut LogPosition) {
     for change in upstream.state().history.changes() {
         let moment = change.at.duration_since(UNIX_EPOCH).unwrap_or_default().as_micros();
         next.change = next.change.max(moment);
@@ -144,14 +150,14 @@ fn put_changes(entries: &mut Vec<Entry>, upstream: &Upstream, place: Place, next
 
 #[cfg(test)]
 mod tests {
-    use super::Place;
+    use super::LogPosition;
 
     #[test]
     fn a_place_is_read_as_it_was_written() {
-        let place = Place { line: 7, call: 0, change: 1_763_450_000_000_000 };
-        assert_eq!(Place::read(&place.to_text()), Some(place));
+        let place = LogPosition { line: 7, call: 0, change: 1_763_450_000_000_000 };
+        assert_eq!(LogPosition::read(&place.to_text()), Some(place));
         for wrong in ["", "1-2", "1-2-3-4", "1-x-3"] {
-            assert_eq!(Place::read(wrong), None, "{wrong}");
+            assert_eq!(LogPosition::read(wrong), None, "{wrong}");
         }
     }
 }

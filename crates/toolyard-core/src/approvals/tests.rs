@@ -1,5 +1,6 @@
 //! Grants, pending calls and carried states: for which principal they count, how often and how long.
 
+use serde_json::json;
 use toolyard_model::{Principal, View};
 use toolyard_proto::Revision;
 
@@ -14,7 +15,7 @@ fn origin(principal: Principal) -> Origin {
 }
 
 fn wanted(principal: &str, args: Value, expires: u64) -> Wanted {
-    let subject = Subject::new(&origin(Principal::token(principal)), "s:pay", &args);
+    let subject = ApprovalSubject::new(&origin(Principal::token(principal)), "s:pay", &args);
     let approval = Approval { expires: Duration::from_secs(expires), ..Approval::default() };
     Wanted { subject, approval, args, rule: "config.toml:1".to_owned() }
 }
@@ -23,36 +24,76 @@ fn wanted(principal: &str, args: Value, expires: u64) -> Wanted {
 fn a_grant_is_for_one_principal_one_tool_and_these_arguments() {
     let (approvals, client) = (open(None), ClientKey::Connection(1));
     let alice = wanted("alice", json!({ "amount": 1 }), 60);
-    let id = approvals.file(&alice, "alice").unwrap();
-    assert_eq!(approvals.file(&alice, "alice"), Some(id.clone()), "the same call waits once");
+    let id = approvals.file(&alice, &ClientKey::Connection(1), "alice").unwrap();
+    assert_eq!(
+        approvals.file(&alice, &ClientKey::Connection(1), "alice"),
+        Ok(id.clone()),
+        "the same call waits once"
+    );
     approvals.decide(&id, true).unwrap();
     assert_eq!(approvals.decide(&id, true), None);
     for other in [wanted("bob", json!({ "amount": 1 }), 60), wanted("alice", json!({ "amount": 2 }), 60)] {
-        assert!(!approvals.take(&other.subject, &client));
+        assert!(!approvals.take(&other.subject, &client).unwrap());
     }
-    assert!(approvals.take(&alice.subject, &client));
-    assert!(!approvals.take(&alice.subject, &client), "it was for one call");
+    assert!(approvals.take(&alice.subject, &client).unwrap());
+    assert!(!approvals.take(&alice.subject, &client).unwrap(), "it was for one call");
 }
 
 #[test]
 fn a_grant_survives_a_restart_and_is_not_repeated_by_one() {
     let (folder, client) = (tempfile::tempdir().unwrap(), ClientKey::Connection(1));
     let alice = wanted("alice", json!({}), 60);
-    let id = open(Some(folder.path())).file(&alice, "alice").unwrap();
+    let id = open(Some(folder.path())).file(&alice, &ClientKey::Connection(1), "alice").unwrap();
     open(Some(folder.path())).decide(&id, true).unwrap();
-    assert!(open(Some(folder.path())).take(&alice.subject, &client));
-    assert!(!open(Some(folder.path())).take(&alice.subject, &client));
+    assert!(open(Some(folder.path())).take(&alice.subject, &client).unwrap());
+    assert!(!open(Some(folder.path())).take(&alice.subject, &client).unwrap());
 }
 
 #[test]
 fn what_has_expired_grants_nothing() {
     let (approvals, client) = (open(None), ClientKey::Connection(1));
     let alice = wanted("alice", json!({}), 0);
-    let id = approvals.file(&alice, "alice").unwrap();
+    let id = approvals.file(&alice, &ClientKey::Connection(1), "alice").unwrap();
     assert_eq!(approvals.decide(&id, true), None);
-    assert!(!approvals.take(&alice.subject, &client));
+    assert!(!approvals.take(&alice.subject, &client).unwrap());
     let state = approvals.asked(&alice);
     assert_eq!(approvals.open_state(&state).unwrap().unwrap_err(), "has expired");
+}
+
+/// Moves every expiry closer, as if so many seconds had passed.
+fn pass(approvals: &Approvals, seconds: u64) {
+    let mut state = approvals.state.lock();
+    state.pending.values_mut().for_each(|one| one.expires -= seconds);
+    state.grants.iter_mut().for_each(|one| one.expires -= seconds);
+    state.used.values_mut().for_each(|expires| *expires -= seconds);
+    approvals.store(state);
+}
+
+#[test]
+fn a_grant_of_an_operator_ends_when_it_expires() {
+    let client = ClientKey::Connection(1);
+    for is_for_session in [false, true] {
+        let folder = tempfile::tempdir().unwrap();
+        let approvals = open(Some(folder.path()));
+        let mut alice = wanted("alice", json!({}), 60);
+        alice.approval.is_for_session = is_for_session;
+        let id = approvals.file(&alice, &ClientKey::Connection(1), "alice").unwrap();
+        pass(&approvals, 20);
+        approvals.decide(&id, true).unwrap();
+        let restarted = || open(Some(folder.path()));
+        pass(&approvals, 30);
+        if is_for_session {
+            assert!(approvals.take(&alice.subject, &client).unwrap(), "ten seconds are left");
+        }
+        assert!(restarted().take(&alice.subject, &client).unwrap(), "also after a restart");
+        pass(&approvals, 10);
+        for approvals in [&approvals, &restarted()] {
+            assert!(!approvals.take(&alice.subject, &client).unwrap(), "for a session: {is_for_session}");
+            assert!(approvals.state().grants.is_empty());
+        }
+        let again = approvals.file(&alice, &ClientKey::Connection(1), "alice").unwrap();
+        assert_ne!(again, id, "the call is asked about again");
+    }
 }
 
 #[test]
@@ -67,8 +108,8 @@ fn an_answer_is_used_once_also_after_a_restart() {
     assert!(subject.is_of(&origin(Principal::token("alice")), "s:pay"));
     assert!(!subject.is_of(&origin(Principal::token("bob")), "s:pay"));
     assert!(!subject.is_of(&origin(Principal::token("alice")), "s:read"));
-    assert!(approvals.use_once(&nonce, expires));
-    assert!(!open(Some(folder.path())).use_once(&nonce, expires));
+    assert!(approvals.use_once(&nonce, expires).unwrap());
+    assert!(!open(Some(folder.path())).use_once(&nonce, expires).unwrap());
     assert!(approvals.open_state(&format!("{state}x")).unwrap().is_err());
     assert!(approvals.open_state("another").is_none());
 }
@@ -79,9 +120,9 @@ fn a_grant_for_a_session_is_for_that_session() {
     let alice = wanted("alice", json!({}), 60);
     let session = |id: &str| ClientKey::Session(id.into());
     approvals.grant_session(&alice.subject, &session("one"), Duration::from_mins(1));
-    assert!(approvals.take(&alice.subject, &session("one")));
-    assert!(approvals.take(&alice.subject, &session("one")));
-    assert!(!approvals.take(&alice.subject, &session("two")));
+    assert!(approvals.take(&alice.subject, &session("one")).unwrap());
+    assert!(approvals.take(&alice.subject, &session("one")).unwrap());
+    assert!(!approvals.take(&alice.subject, &session("two")).unwrap());
 }
 
 #[test]
@@ -97,8 +138,8 @@ fn the_time_for_questions_of_an_upstream_begins_with_the_first_one() {
     assert!((now() + 599..=now() + 600).contains(&expires));
     let second = approvals.granted(&alice.subject, None, Some(now() + 7), Duration::from_mins(10));
     assert!(expiry(&second).0 <= now() + 7, "a later round has no more time");
-    assert!(approvals.use_once(&nonce, expires));
-    assert!(!approvals.use_once(&nonce, expires), "each round is taken up once");
+    assert!(approvals.use_once(&nonce, expires).unwrap());
+    assert!(!approvals.use_once(&nonce, expires).unwrap(), "each round is taken up once");
     assert_ne!(expiry(&second).1, nonce);
 }
 
@@ -106,14 +147,86 @@ fn the_time_for_questions_of_an_upstream_begins_with_the_first_one() {
 fn one_principal_does_not_fill_the_queue() {
     let approvals = open(None);
     let file = |principal: &str, number: usize| {
-        approvals.file(&wanted(principal, json!({ "n": number }), 60), principal)
+        approvals.file(&wanted(principal, json!({ "n": number }), 60), &ClientKey::Connection(1), principal)
     };
     for number in 0..MOST_PENDING_EACH {
-        assert!(file("alice", number).is_some());
+        assert!(file("alice", number).is_ok());
     }
-    assert!(file("alice", MOST_PENDING_EACH).is_none());
-    assert!(file("alice", 0).is_some(), "what waits already is found");
-    assert!(file("bob", 0).is_some(), "others are not kept out");
+    assert_eq!(file("alice", MOST_PENDING_EACH), Err(NotFiled::TooMany));
+    assert!(file("alice", 0).is_ok(), "what waits already is found");
+    assert!(file("bob", 0).is_ok(), "others are not kept out");
+}
+
+#[test]
+fn a_call_waits_only_if_its_arguments_can_be_shown_whole() {
+    let (folder, client) = (tempfile::tempdir().unwrap(), ClientKey::Connection(1));
+    let approvals = open(Some(folder.path()));
+    let of = |bytes: usize, number: usize| {
+        wanted("alice", json!({ "text": "ä".repeat(bytes / 2), "n": number }), 60)
+    };
+    let small = of(2_000, 0);
+    let id = approvals.file(&small, &client, "alice").unwrap();
+    let listed = approvals.to_json().0.remove(0);
+    assert_eq!((&listed["arguments"], &listed["cut"]), (&small.args, &Value::Null));
+    assert_eq!(approvals.whole_json(&id).unwrap()["arguments"], small.args);
+    approvals.decide(&id, true);
+    let large = of(100_001, 0);
+    let id = approvals.file(&large, &client, "alice").unwrap();
+    for approvals in [&approvals, &open(Some(folder.path()))] {
+        let listed = approvals.to_json().0.remove(0);
+        let whole = large.args.to_string();
+        assert!(whole.starts_with(listed["arguments"].as_str().unwrap()), "{listed}");
+        assert_eq!((&listed["cut"], &listed["bytes"]), (&json!(true), &json!(whole.len())));
+        let shown = approvals.whole_json(&id).unwrap();
+        assert_eq!((&shown["arguments"], &shown["digest"]), (&large.args, &listed["digest"]));
+    }
+    let refused = approvals.file(&of(300_000, 0), &client, "alice").unwrap_err();
+    assert!(matches!(refused, NotFiled::TooLarge { .. }), "{refused:?}");
+    let waiting =
+        (1..100).take_while(|number| approvals.file(&of(200_000, *number), &client, "alice").is_ok());
+    assert_eq!(waiting.count(), 9, "two megabytes for one principal");
+}
+
+#[test]
+fn an_operator_grants_a_session_and_no_other() {
+    let approvals = open(None);
+    let mut alice = wanted("alice", json!({}), 60);
+    alice.approval.is_for_session = true;
+    let session = |id: &str| ClientKey::Session(id.into());
+    let (one, two) = (
+        approvals.file(&alice, &session("one"), "alice").unwrap(),
+        approvals.file(&alice, &session("two"), "alice").unwrap(),
+    );
+    assert_ne!(one, two);
+    approvals.decide(&one, true).unwrap();
+    for _ in 0..2 {
+        assert!(approvals.take(&alice.subject, &session("one")).unwrap());
+        assert!(!approvals.take(&alice.subject, &session("two")).unwrap());
+    }
+}
+
+#[tokio::test]
+async fn a_call_that_waits_goes_by_grants_of_its_own_session() {
+    let approvals = open(None);
+    let mut alice = wanted("alice", json!({}), 60);
+    let session = |id: &str| ClientKey::Session(id.into());
+    let wait = async |id: &str, client: &str| {
+        approvals.wait(id, &alice.subject, &session(client), Duration::from_secs(20)).await
+    };
+    let id = approvals.file(&alice, &session("one"), "alice").unwrap();
+    approvals.decide(&id, true).unwrap();
+    assert_eq!(wait(&id, "one").await, Outcome::Approved);
+    assert!(approvals.take(&alice.subject, &session("one")).unwrap());
+    assert_eq!(wait(&id, "one").await, Outcome::UsedByAnother);
+    alice.approval.is_for_session = true;
+    let [one, two] = ["one", "two"].map(|id| approvals.file(&alice, &session(id), "alice").unwrap());
+    approvals.decide(&one, true).unwrap();
+    approvals.decide(&two, false).unwrap();
+    assert_eq!(
+        approvals.wait(&one, &alice.subject, &session("one"), Duration::ZERO).await,
+        Outcome::Approved
+    );
+    assert_eq!(approvals.wait(&two, &alice.subject, &session("two"), Duration::ZERO).await, Outcome::Denied);
 }
 
 #[test]
@@ -125,12 +238,29 @@ fn changes_made_at_the_same_time_are_all_stored() {
             let approvals = &approvals;
             scope.spawn(move || {
                 for number in 0..10 {
-                    approvals.use_once(&format!("{thread}-{number}"), now() + 60);
+                    approvals.use_once(&format!("{thread}-{number}"), now() + 60).unwrap();
                 }
             });
         }
     });
     let again = open(Some(folder.path()));
     let all = (0..4).flat_map(|thread| (0..10).map(move |number| format!("{thread}-{number}")));
-    assert!(all.into_iter().all(|nonce| !again.use_once(&nonce, now() + 60)));
+    assert!(all.into_iter().all(|nonce| !again.use_once(&nonce, now() + 60).unwrap()));
+}
+
+#[test]
+fn nothing_is_used_that_cannot_be_stored_as_used() {
+    let (folder, client) = (tempfile::tempdir().unwrap(), ClientKey::Connection(1));
+    let approvals = open(Some(folder.path()));
+    let alice = wanted("alice", json!({}), 60);
+    let id = approvals.file(&alice, &ClientKey::Connection(1), "alice").unwrap();
+    approvals.decide(&id, true).unwrap();
+    fs::remove_dir_all(folder.path()).unwrap();
+    approvals.take(&alice.subject, &client).unwrap_err();
+    approvals.use_once("nonce", now() + 60).unwrap_err();
+    fs::create_dir(folder.path()).unwrap();
+    assert!(approvals.take(&alice.subject, &client).unwrap(), "the grant is kept");
+    assert!(approvals.use_once("nonce", now() + 60).unwrap(), "the answer is not used up");
+    assert!(!open(Some(folder.path())).take(&alice.subject, &client).unwrap());
+    assert!(!open(Some(folder.path())).use_once("nonce", now() + 60).unwrap());
 }

@@ -1,10 +1,11 @@
-//! The running half of an app's connection: calls that wait for their answers, lines that wait to be written.
+//! The channel of an app's connection: calls that wait for their answers, and lines that wait to be written.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::{Bytes, BytesMut};
+use parking_lot::{Mutex, MutexGuard};
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
@@ -15,21 +16,21 @@ use toolyard_proto::{CallError, Method, Notification, Raw};
 
 /// How many messages may wait to be written; calls beyond that wait too.
 const OUTBOX: usize = 256;
-/// How many bytes of them.
+/// How many bytes the waiting messages may hold.
 const OUTBOX_BYTES: usize = 64 * 1024 * 1024;
 /// How many cancels and heartbeats may wait; beyond that they are dropped.
 const ASIDES: usize = 1024;
 /// How much progress a partial result counts as.
 const PARTIAL_STEP: f64 = 1e-6;
-/// How many messages are written at once at most.
+/// The maximum number of messages in one write.
 const BATCH: usize = 32;
 
-/// The outcome of a call: the result as the app sent it, or `None` if the connection is gone.
-pub(super) type Outcome = Option<Option<Raw>>;
+/// The outcome of a call: the result as the app sent it, or `None` if the connection was lost.
+pub(super) type InvocationOutcome = Option<Option<Raw>>;
 
 /// A call that waits. About a hundred bytes with its place in the table.
-pub(super) struct Waiting {
-    answer: oneshot::Sender<Outcome>,
+pub(super) struct PendingInvocation {
+    answer: oneshot::Sender<InvocationOutcome>,
     peer: Peer,
     /// The client's own progress token, if it wants progress.
     token: Option<Box<Raw>>,
@@ -37,8 +38,8 @@ pub(super) struct Waiting {
     progress: f64,
 }
 
-struct Calls {
-    waiting: HashMap<i64, Waiting>,
+struct AppCalls {
+    waiting: HashMap<i64, PendingInvocation>,
     /// Why there will be no more answers.
     over: Option<String>,
 }
@@ -50,9 +51,9 @@ pub(super) struct Line {
     _room: Option<OwnedSemaphorePermit>,
 }
 
-pub(super) struct Channel {
+pub(super) struct AppChannel {
     pub(super) name: Arc<str>,
-    calls: Mutex<Calls>,
+    calls: Mutex<AppCalls>,
     last_id: Arc<AtomicI64>,
     outbox: mpsc::Sender<Line>,
     asides: mpsc::Sender<Bytes>,
@@ -65,19 +66,19 @@ pub(super) struct Channel {
     garbage: AtomicU64,
 }
 
-/// What waits to be written.
+/// The messages that wait to be written.
 pub(super) struct Outgoing {
     outbox: mpsc::Receiver<Line>,
     asides: mpsc::Receiver<Bytes>,
 }
 
-impl Channel {
+impl AppChannel {
     pub(super) fn new(name: Arc<str>, last_id: Arc<AtomicI64>) -> (Arc<Self>, Outgoing) {
         let (outbox, lines) = mpsc::channel(OUTBOX);
         let (asides, beside) = mpsc::channel(ASIDES);
         let channel = Self {
             name,
-            calls: Mutex::new(Calls { waiting: HashMap::new(), over: None }),
+            calls: Mutex::new(AppCalls { waiting: HashMap::new(), over: None }),
             last_id,
             outbox,
             asides,
@@ -90,8 +91,8 @@ impl Channel {
         (Arc::new(channel), Outgoing { outbox: lines, asides: beside })
     }
 
-    fn calls(&self) -> MutexGuard<'_, Calls> {
-        self.calls.lock().unwrap_or_else(PoisonError::into_inner)
+    fn calls(&self) -> MutexGuard<'_, AppCalls> {
+        self.calls.lock()
     }
 
     /// Calls the tool that the app knows as `wire`.
@@ -103,16 +104,16 @@ impl Channel {
         token: Option<Raw>,
     ) -> Result<Option<Raw>, CallError> {
         let (answer, outcome) = oneshot::channel();
-        let waiting = Waiting { answer, peer, token: token.map(Box::new), progress: 0.0 };
+        let waiting = PendingInvocation { answer, peer, token: token.map(Box::new), progress: 0.0 };
         let id = self.enter(waiting)?;
-        let mut ticket = Ticket { channel: self.clone(), id, sent: false };
+        let mut ticket = InvocationTicket { channel: self.clone(), id, sent: false };
         let line = one_line(app::invocation(id, wire, parameters));
         self.send(line).await.map_err(|()| self.not_connected())?;
         ticket.sent = true;
         outcome.await.ok().flatten().ok_or_else(|| self.lost())
     }
 
-    fn enter(&self, waiting: Waiting) -> Result<i64, CallError> {
+    fn enter(&self, waiting: PendingInvocation) -> Result<i64, CallError> {
         let mut calls = self.calls();
         if calls.over.is_some() {
             drop(calls);
@@ -135,7 +136,7 @@ impl Channel {
         }
     }
 
-    /// Sends a line without waiting. Dropped where the app does not read.
+    /// Sends a line without waiting. It is dropped if the app does not read.
     pub(super) fn aside(&self, line: Bytes) {
         if self.asides.try_send(line).is_err() {
             tracing::debug!(app = %self.name, "a message was dropped: the app does not read");
@@ -214,7 +215,7 @@ impl Channel {
         self.calls().over.is_some()
     }
 
-    /// Fails every call under way and refuses new ones. The first reason stays.
+    /// Fails every call in flight and refuses new ones. If it is called again, the first reason is kept.
     pub(super) fn end(&self, why: &str) {
         let mut calls = self.calls();
         calls.over.get_or_insert_with(|| why.to_owned());
@@ -245,7 +246,7 @@ impl Channel {
             .at(name)
     }
 
-    /// The caller does not wait for this call any more.
+    /// The caller no longer waits for this call.
     fn abandon(&self, id: i64, tell: bool) {
         let abandoned = self.calls().waiting.remove(&id).is_some();
         if abandoned && tell {
@@ -254,21 +255,25 @@ impl Channel {
     }
 }
 
-/// Held while the answer to a call is waited for.
-struct Ticket {
-    channel: Arc<Channel>,
+/// Held while a call waits for its answer. Dropping it earlier cancels the call.
+struct InvocationTicket {
+    channel: Arc<AppChannel>,
     id: i64,
     sent: bool,
 }
 
-impl Drop for Ticket {
+impl Drop for InvocationTicket {
     fn drop(&mut self) {
         self.channel.abandon(self.id, self.sent);
     }
 }
 
 /// Writes queued lines until the connection ends. It is the only writer, so lines are never interleaved.
-pub(super) async fn write<W: AsyncWrite + Unpin>(channel: Arc<Channel>, mut writer: W, outgoing: Outgoing) {
+pub(super) async fn write<W: AsyncWrite + Unpin>(
+    channel: Arc<AppChannel>,
+    mut writer: W,
+    outgoing: Outgoing,
+) {
     tokio::select! {
         () = write_lines(&mut writer, outgoing) => channel.end("it takes no more messages"),
         () = channel.closing.cancelled() => {}
@@ -306,6 +311,6 @@ mod tests {
 
     #[test]
     fn a_waiting_call_costs_about_a_hundred_bytes() {
-        assert!(size_of::<(i64, Waiting)>() + size_of::<Outcome>() <= 100);
+        assert!(size_of::<(i64, PendingInvocation)>() + size_of::<InvocationOutcome>() <= 100);
     }
 }

@@ -1,4 +1,4 @@
-//! One app's connection from its first line to its last: it registers, and then answers are matched to calls.
+//! One app's connection from its first line to its last: the app registers, and then its answers are matched to calls.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -7,11 +7,11 @@ use bytes::Bytes;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadHalf, WriteHalf};
 use tokio::time::timeout;
 use toolyard_model::Connected;
-use toolyard_proto::app::{self, AppMessage, Offered, Refusal, Register, Registered, check_tools};
+use toolyard_proto::app::{self, AppMessage, Offered, RefusedTool, Register, Registered, check_tools};
 use toolyard_proto::codec::line::{LineDecoder, one_line};
 use toolyard_proto::name::UpstreamId;
 
-use super::channel::{self, Channel, Outgoing};
+use super::channel::{self, AppChannel, Outgoing};
 use super::link::{AppDetails, AppLink, LinkedApp};
 use super::process::Process;
 use super::queue::Queue;
@@ -21,18 +21,18 @@ use super::register::{Applicant, Arrival, Refused, read_id};
 use super::{Apps, schema};
 use crate::dynamic_upstreams::Seat;
 
-/// How much is read at once at least.
+/// The minimum size of one read.
 const CHUNK: usize = 16 * 1024;
 /// How long a refused app has to read the reason.
 const REASON_TIMEOUT: Duration = Duration::from_secs(1);
 /// How much of an unreadable line is logged.
 const EXCERPT: usize = 200;
 const REGISTER_FIRST: &str = "send {\"type\":\"register\",\"appName\":…,\"tools\":[…]} as the first line";
-/// How many characters of an app's text are repeated in an answer.
+/// How many characters of an app's text are quoted in an answer.
 const MOST_OF_A_TYPE: usize = 40;
 
-/// Where a connection comes from.
-pub(super) struct Caller {
+/// The other end of a connection.
+pub(super) struct AppPeer {
     pub(super) endpoint: Arc<str>,
     pub(super) process: Option<Process>,
     /// How to find the process, if the connection does not reveal it.
@@ -40,7 +40,7 @@ pub(super) struct Caller {
 }
 
 /// Runs an app's connection until it ends.
-pub(super) async fn converse<S>(apps: Apps, stream: S, caller: Caller)
+pub(super) async fn converse<S>(apps: Apps, stream: S, caller: AppPeer)
 where
     S: AsyncRead + AsyncWrite + Send + 'static,
 {
@@ -51,10 +51,15 @@ where
         Err(Some(Refused::new(format!("no `register` came within {} s", patience.as_secs()), REGISTER_FIRST)))
     });
     match first {
-        Ok(First::Register(register)) => Visit { apps, lines, caller }.begin(register, write).await,
-        Ok(First::Challenge(_)) => {
-            let guidance = "only an app that listens and is dialled may send it; send `register` first";
-            lines.refuse(write, &Refused::new("`challenge` came from an app that dialled", guidance)).await;
+        Ok(FirstMessage::Register(register)) => Visit { apps, lines, caller }.begin(register, write).await,
+        Ok(FirstMessage::Challenge(_)) => {
+            let guidance = "only an app to which the gateway connects may send it; send `register` first";
+            lines
+                .refuse(
+                    write,
+                    &Refused::new("an app that connects by itself must not send `challenge`", guidance),
+                )
+                .await;
         }
         Err(Some(refused)) => lines.refuse(write, &refused).await,
         Err(None) => {}
@@ -63,7 +68,7 @@ where
 
 /// Waits for the registration of an app to which we connected. Returns nothing if it does not register within
 /// `patience`, because it may speak another protocol. Its link lives in the scope of the apps.
-pub(super) async fn meet<S>(
+pub(super) async fn await_registration<S>(
     apps: &Apps,
     stream: S,
     (id, dialled): (UpstreamId, &Dialled),
@@ -87,7 +92,7 @@ where
         lines.refuse(write, &refused).await;
         return Err(refused.reason);
     };
-    let caller = Caller { endpoint: dialled.endpoint.clone(), process: None, find: None };
+    let caller = AppPeer { endpoint: dialled.endpoint.clone(), process: None, find: None };
     let visit = Visit { apps: apps.clone(), lines, caller };
     if let Err(refused) = visit.prove(&register, Some(&id)) {
         visit.lines.refuse(write, &refused).await;
@@ -96,7 +101,7 @@ where
     let (linked, connected, greeted) = visit.link(&id, &register, dialled.description.as_deref());
     linked.channel.say(registered(&id, &dialled.session, &greeted));
     let (ticket, seat) = (dialled.session.clone(), dialled.seat.clone());
-    let session = Session { id, ticket, linked: linked.clone(), seat };
+    let session = AppSession { id, ticket, linked: linked.clone(), seat };
     let conversation = visit.open(session, (write, greeted.outgoing));
     apps.shared.scope.spawn(async move {
         conversation.run().await;
@@ -128,12 +133,12 @@ fn excerpt(text: &str) -> String {
 }
 
 /// The first message of an app.
-enum First {
+enum FirstMessage {
     Register(Register),
     Challenge(String),
 }
 
-/// Why an app that we dialled is not registered.
+/// Why an app to which we connected is not registered.
 enum NotRegistered {
     Closed,
     /// It requires a proof that we cannot give.
@@ -156,7 +161,7 @@ struct Lines<S> {
     first_line: Option<FirstLine>,
 }
 
-/// Why there is no first line, where that is to be answered.
+/// The reason if there was no room to read the first line. Only this reason is sent to the app.
 const NO_ROOM_FOR_LINE: &str = "too many large first messages are being read";
 
 impl<S: AsyncRead + AsyncWrite> Lines<S> {
@@ -184,9 +189,12 @@ impl<S: AsyncRead + AsyncWrite> Lines<S> {
         }
     }
 
-    /// The first message that begins a conversation. Others are ignored; the first of them is answered with a notice
-    /// to `notify`. `Err(None)` if the connection was closed.
-    async fn first(&mut self, mut notify: Option<&mut WriteHalf<S>>) -> Result<First, Option<Refused>> {
+    /// Reads until the first `register` or `challenge`. Other messages of the app protocol are ignored; the first of
+    /// them is answered with a notice to `notify`. `Err(None)` if the connection was closed.
+    async fn first(
+        &mut self,
+        mut notify: Option<&mut WriteHalf<S>>,
+    ) -> Result<FirstMessage, Option<Refused>> {
         loop {
             let line = match self.next().await {
                 Ok(line) => line,
@@ -198,9 +206,9 @@ impl<S: AsyncRead + AsyncWrite> Lines<S> {
             let (reason, guidance) = match AppMessage::parse(&line) {
                 Ok(AppMessage::Register(register)) => {
                     self.first_line = None;
-                    return Ok(First::Register(register));
+                    return Ok(FirstMessage::Register(register));
                 }
-                Ok(AppMessage::Challenge(nonce)) => return Ok(First::Challenge(nonce)),
+                Ok(AppMessage::Challenge(nonce)) => return Ok(FirstMessage::Challenge(nonce)),
                 Ok(other) if !matches!(other, AppMessage::JsonRpc(_)) => {
                     if let Some(write) = notify.take() {
                         let _ = write.write_all(&unexpected(&other)).await;
@@ -224,18 +232,18 @@ impl<S: AsyncRead + AsyncWrite> Lines<S> {
         }
     }
 
-    /// The registration of an app that we dialled. If the app asks for proof first, we answer.
+    /// Reads the registration of an app to which we connected. If the app requires proof first, we send it.
     async fn register(&mut self, write: &mut WriteHalf<S>, apps: &Apps) -> Result<Register, NotRegistered> {
         let nonce = match self.first(None).await? {
-            First::Register(register) => return Ok(register),
-            First::Challenge(nonce) => nonce,
+            FirstMessage::Register(register) => return Ok(register),
+            FirstMessage::Challenge(nonce) => nonce,
         };
         let signed = apps.shared.options.signed.as_ref().ok_or(NotRegistered::NoSecret)?;
         let line = app::proof(&signed.prove(&nonce));
         write.write_all(&[&line, &b"\n"[..]].concat()).await.map_err(|_| NotRegistered::Closed)?;
         match self.first(None).await? {
-            First::Register(register) => Ok(register),
-            First::Challenge(_) => Err(NotRegistered::Other),
+            FirstMessage::Register(register) => Ok(register),
+            FirstMessage::Challenge(_) => Err(NotRegistered::Other),
         }
     }
 
@@ -258,11 +266,11 @@ impl<S: AsyncRead + AsyncWrite> Lines<S> {
     }
 }
 
-/// A connection that wants to register.
+/// A connection whose app is not registered yet.
 struct Visit<S> {
     apps: Apps,
     lines: Lines<S>,
-    caller: Caller,
+    caller: AppPeer,
 }
 
 impl<S: AsyncRead + AsyncWrite + Send + 'static> Visit<S> {
@@ -285,7 +293,7 @@ impl<S: AsyncRead + AsyncWrite + Send + 'static> Visit<S> {
         };
         self.look_for_process(&id, &linked);
         let ticket = own_session.into_inner().unwrap_or_default();
-        self.open(Session { id, ticket, linked, seat }, (write, greeted.outgoing)).run().await;
+        self.open(AppSession { id, ticket, linked, seat }, (write, greeted.outgoing)).run().await;
     }
 
     /// Makes a link from a registration.
@@ -298,7 +306,7 @@ impl<S: AsyncRead + AsyncWrite + Send + 'static> Visit<S> {
         let (offered, refusals) = check_tools((id, &register.app), &register.tools, schema::check);
         let options = &self.apps.shared.options;
         let queue = Queue::new(options.calls, options.queue);
-        let (channel, outgoing) = Channel::new(id.as_str().into(), self.apps.shared.last_id.clone());
+        let (channel, outgoing) = AppChannel::new(id.as_str().into(), self.apps.shared.last_id.clone());
         let details =
             AppDetails { own_name: register.app.as_str().into(), version: register.version, description };
         let (link, events) = AppLink::new(channel, &offered, queue, details);
@@ -307,12 +315,12 @@ impl<S: AsyncRead + AsyncWrite + Send + 'static> Visit<S> {
     }
 
     /// Starts the conversation of a registered app.
-    fn open(self, session: Session, (write, outgoing): (WriteHalf<S>, Outgoing)) -> Conversation<S> {
-        let (Session { id, linked, .. }, endpoint) = (&session, &self.caller.endpoint);
+    fn open(self, session: AppSession, (write, outgoing): (WriteHalf<S>, Outgoing)) -> AppConnection<S> {
+        let (AppSession { id, linked, .. }, endpoint) = (&session, &self.caller.endpoint);
         tracing::info!(target: "apps", app = %id, tools = linked.tools(), %endpoint, "registered");
         self.apps.shared.scope.spawn(channel::write(linked.channel.clone(), write, outgoing));
-        let ended = Ended(linked.clone());
-        Conversation { session, lines: self.lines, _ended: ended }
+        let ended = ConversationEnd(linked.clone());
+        AppConnection { session, lines: self.lines, _ended: ended }
     }
 
     fn applicant(&self, register: &Register) -> Result<Applicant, Refused> {
@@ -357,7 +365,9 @@ impl<S: AsyncRead + AsyncWrite + Send + 'static> Visit<S> {
     /// This reads every process of the system, so it runs in the background.
     fn look_for_process(&mut self, id: &UpstreamId, linked: &Arc<LinkedApp>) {
         let Some(find) = self.caller.find.take() else { return };
-        let (apps, id, linked) = (self.apps.clone(), id.clone(), linked.clone());
+        let apps = self.apps.clone();
+        let id = id.clone();
+        let linked = linked.clone();
         self.apps.shared.scope.spawn(async move {
             if let Ok(Some(process)) = tokio::task::spawn_blocking(find).await {
                 apps.found_process(&id, &linked, process);
@@ -369,7 +379,7 @@ impl<S: AsyncRead + AsyncWrite + Send + 'static> Visit<S> {
 /// The outcome of a registration.
 struct Greeted {
     offered: Vec<Offered>,
-    refusals: Vec<Refusal>,
+    refusals: Vec<RefusedTool>,
     outgoing: Outgoing,
 }
 
@@ -379,13 +389,13 @@ fn registered(id: &UpstreamId, session: &str, greeted: &Greeted) -> Bytes {
 }
 
 /// A connection whose app is registered.
-struct Conversation<S> {
-    session: Session,
+struct AppConnection<S> {
+    session: AppSession,
     lines: Lines<S>,
-    _ended: Ended,
+    _ended: ConversationEnd,
 }
 
-impl<S: AsyncRead + AsyncWrite> Conversation<S> {
+impl<S: AsyncRead + AsyncWrite> AppConnection<S> {
     async fn run(mut self) {
         let why = self.session.run(&mut self.lines).await;
         self.session.linked.channel.end(&why);
@@ -393,9 +403,9 @@ impl<S: AsyncRead + AsyncWrite> Conversation<S> {
 }
 
 /// Ends the link with the conversation, however that ends.
-struct Ended(Arc<LinkedApp>);
+struct ConversationEnd(Arc<LinkedApp>);
 
-impl Drop for Ended {
+impl Drop for ConversationEnd {
     fn drop(&mut self) {
         self.0.channel.end("the gateway is stopping");
         self.0.closed();
@@ -403,7 +413,7 @@ impl Drop for Ended {
 }
 
 /// A registered app.
-struct Session {
+struct AppSession {
     id: UpstreamId,
     /// Presented by the app when it reconnects.
     ticket: Arc<str>,
@@ -411,7 +421,7 @@ struct Session {
     seat: Arc<Seat>,
 }
 
-impl Session {
+impl AppSession {
     /// Runs until the connection ends; returns the reason.
     async fn run<S: AsyncRead + AsyncWrite>(&self, lines: &mut Lines<S>) -> String {
         loop {

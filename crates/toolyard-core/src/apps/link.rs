@@ -1,16 +1,17 @@
-//! An app as an upstream: calls become `toolInvocation`s, and its registration is what it offers.
+//! An app as an upstream: calls become `toolInvocation`s, and its registration defines the tools that it offers.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use serde_json::json;
 use tokio::sync::mpsc;
 use toolyard_model::{Answer, AnswerBody, BoxFuture, Greeting, Link, LinkEvent, LinkRequest, Origin, Peer};
 use toolyard_proto::app::{self, Offered, missing_result, to_tool_result};
 use toolyard_proto::{CallError, Method, Notification, Raw, Revision};
 
-use super::channel::Channel;
+use super::channel::AppChannel;
 use super::queue::Queue;
 
 /// How long an app may take to answer a heartbeat.
@@ -22,17 +23,17 @@ pub(super) struct AppLink {
 }
 
 pub(super) struct LinkedApp {
-    pub(super) channel: Arc<Channel>,
+    pub(super) channel: Arc<AppChannel>,
     tools: Mutex<Tools>,
     pub(super) queue: Queue,
     /// The app's own name; if the gateway connected to it, it may be listed under another one.
     pub(super) own_name: Box<str>,
     events: mpsc::Sender<LinkEvent>,
-    /// Whether it knows our additions, according to its registration.
+    /// Whether the app's registration states that it supports our additions to the protocol.
     speaks_additions: bool,
 }
 
-/// What it offers.
+/// The tools that the app offers.
 #[derive(Default)]
 struct Tools {
     /// The name that the app knows, by the name in the catalog.
@@ -52,12 +53,12 @@ impl Tools {
 
 impl AppLink {
     pub(super) fn new(
-        channel: Arc<Channel>,
+        channel: Arc<AppChannel>,
         offered: &[Offered],
         queue: Queue,
         details: AppDetails<'_>,
     ) -> (Self, mpsc::Receiver<LinkEvent>) {
-        // All events but the last are the same: one waiting is as good as many, and the last has its own place.
+        // All events but the last are equal, so one in the queue is enough; the second place is for the last event.
         let (events, receiver) = mpsc::channel(2);
         let greeting = greeting(&channel.name, &details);
         let tools = Mutex::new(Tools::new(offered));
@@ -72,7 +73,7 @@ impl AppLink {
     }
 }
 
-/// What is known about an app besides its tools.
+/// The facts known about an app besides its tools.
 pub(super) struct AppDetails<'a> {
     pub(super) own_name: Box<str>,
     pub(super) version: Option<u32>,
@@ -99,7 +100,7 @@ fn greeting(name: &str, details: &AppDetails<'_>) -> Greeting {
 impl LinkedApp {
     /// Replaces the tools that it offers.
     pub(super) fn change(&self, offered: &[Offered]) {
-        *self.tools.lock().unwrap_or_else(PoisonError::into_inner) = Tools::new(offered);
+        *self.tools.lock() = Tools::new(offered);
         if self.events.capacity() > 1 {
             let news = Notification::new(Method::TOOLS_CHANGED, None);
             let _ = self.events.try_send(LinkEvent::Notification(None, news));
@@ -112,7 +113,7 @@ impl LinkedApp {
     }
 
     fn list(&self) -> Raw {
-        let tools = self.tools.lock().unwrap_or_else(PoisonError::into_inner);
+        let tools = self.tools.lock();
         Raw::empty_object()
             .with("tools", &Raw::array(&tools.list))
             .with("resultType", &Raw::from_serialize(&"complete"))
@@ -120,11 +121,11 @@ impl LinkedApp {
 
     /// How many tools it offers.
     pub(super) fn tools(&self) -> usize {
-        self.tools.lock().unwrap_or_else(PoisonError::into_inner).list.len()
+        self.tools.lock().list.len()
     }
 
     fn wire(&self, name: &str) -> Option<Raw> {
-        self.tools.lock().unwrap_or_else(PoisonError::into_inner).wires.get(name).cloned()
+        self.tools.lock().wires.get(name).cloned()
     }
 
     async fn call(&self, request: LinkRequest, peer: Peer) -> Answer {
@@ -181,7 +182,7 @@ impl Link for AppLink {
 
     fn notify(&self, _: &Arc<Origin>, _: Notification) {}
 
-    /// Apps without our additions know no heartbeat: only their connection shows that they are there.
+    /// Apps without our additions do not support heartbeats; only their open connection shows that they are running.
     fn answers_pings(&self) -> bool {
         self.shared.speaks_additions
     }
@@ -194,6 +195,6 @@ impl Link for AppLink {
 
 impl Drop for AppLink {
     fn drop(&mut self) {
-        self.shared.channel.end("the gateway let the connection go");
+        self.shared.channel.end("the gateway released the connection");
     }
 }

@@ -10,11 +10,11 @@ use tokio::time::Instant;
 use toolyard_model::Peer;
 use toolyard_proto::{CallError, Method, Notification, Raw};
 
-/// How many bytes the calls of one app may hold that it has not answered yet.
+/// How many bytes the unanswered calls of one app may hold.
 const ROOM: usize = 64 * 1024 * 1024;
 /// How often the client of a queued call is informed.
 const REPORT_INTERVAL: Duration = Duration::from_secs(1);
-/// Progress must grow, and the app's own progress later must be more.
+/// Progress must increase, so the progress of a queued call stays below the progress that the app reports later.
 const TINY: f64 = 1e-6;
 
 pub(super) struct Queue {
@@ -36,7 +36,8 @@ impl Queue {
         self.waiting.load(Ordering::Relaxed)
     }
 
-    /// Room for the bytes of a call, held until it has ended. A call that is larger than the whole room may run alone.
+    /// Reserves room for the bytes of a call until it has ended. A call that is larger than the whole room can run
+    /// alone.
     pub(super) fn room(&self, app: &str, bytes: usize) -> Result<OwnedSemaphorePermit, CallError> {
         let wanted = u32::try_from(bytes.min(ROOM)).unwrap_or(u32::MAX);
         self.room.clone().try_acquire_many_owned(wanted).map_err(|_| {
@@ -47,7 +48,7 @@ impl Queue {
         })
     }
 
-    /// A turn, held until the call has ended.
+    /// Waits for a turn, which is held until the call has ended.
     pub(super) async fn turn(
         &self,
         app: &str,

@@ -5,37 +5,38 @@
 use std::fmt;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use toolyard_link::SocketSpec;
-use toolyard_model::{BoxFuture, Origin, local};
+use toolyard_model::{BoxFuture, Origin, Transport, local};
 use toolyard_proto::name::UpstreamId;
 use toolyard_proto::{Reason, Revision};
 
-use super::conversation::meet;
+use super::conversation::await_registration;
 use super::link::LinkedApp;
 use super::{AppOptions, Apps, AppsState};
-use crate::discovery::{Endpoint, Holder};
+use crate::discovery::{DiscoveredEndpoint, Holder};
 use crate::dynamic_upstreams::Seat;
 use crate::plan::{AfterLoss, Connect, Connected};
 
 /// How long an app that the gateway connected to has to register.
 const REGISTER_WITHIN: Duration = Duration::from_secs(2);
 
-/// Where an upstream listens.
+/// The address where an upstream listens, and how it is known.
 #[derive(Clone, Debug)]
 pub struct Dial {
-    pub endpoint: Endpoint,
+    pub endpoint: DiscoveredEndpoint,
     /// Reaches the same endpoint as an MCP server.
     pub mcp: Arc<dyn Connect>,
     /// Its description in the config.
     pub description: Option<String>,
-    /// What else is known about it, as it is shown to clients.
+    /// Further facts about the upstream, as they are shown to clients.
     pub about: Option<Value>,
     /// How it is known to listen there.
     pub source: Source,
@@ -100,13 +101,13 @@ struct Inner {
     /// Weak, because the apps know their upstreams, which know this.
     apps: Weak<AppsState>,
     seat: Arc<Seat>,
-    state: Mutex<State>,
+    state: Mutex<ReachState>,
     /// Whether the endpoint spoke MCP the last time.
     speaks_mcp: AtomicBool,
 }
 
 #[derive(Default)]
-struct State {
+struct ReachState {
     dial: Option<Dial>,
     /// Its last connection that registered.
     linked: Option<Arc<LinkedApp>>,
@@ -116,7 +117,8 @@ struct State {
 
 impl Reach {
     pub(super) fn new(apps: &Apps, id: UpstreamId, dial: Option<Dial>) -> Self {
-        let (apps, state) = (Arc::downgrade(&apps.shared), Mutex::new(State { dial, ..State::default() }));
+        let (apps, state) =
+            (Arc::downgrade(&apps.shared), Mutex::new(ReachState { dial, ..ReachState::default() }));
         Self(Arc::new(Inner { id, apps, seat: Arc::default(), state, speaks_mcp: AtomicBool::new(false) }))
     }
 
@@ -157,8 +159,8 @@ impl Reach {
 }
 
 impl Inner {
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> MutexGuard<'_, ReachState> {
+        self.state.lock()
     }
 
     /// How long it may take to be connected.
@@ -186,8 +188,7 @@ impl Inner {
         }
         let connected = dial.mcp.connect(None).await.map_err(|why| {
             let (wait, endpoint) = (REGISTER_WITHIN.as_secs(), &dial.endpoint);
-            let what =
-                format!("no `register` came from {endpoint} within {wait} s, and it does not speak MCP");
+            let what = format!("{endpoint} sent no `register` within {wait} s and does not speak MCP");
             Reason::new(what).caused_by(&why)
         })?;
         self.speaks_mcp.store(true, Ordering::Relaxed);
@@ -211,9 +212,9 @@ impl Inner {
             session: apps.session_of(&self.id, &self.seat),
             seat: self.seat.clone(),
         };
-        let met = meet(&apps, stream, (self.id.clone(), &dialled), REGISTER_WITHIN).await;
-        let met = met.map_err(|why| Reason::new(format!("{}: {why}", dial.endpoint)))?;
-        Ok(met.map(|arrival| {
+        let arrival = await_registration(&apps, stream, (self.id.clone(), &dialled), REGISTER_WITHIN).await;
+        let arrival = arrival.map_err(|why| Reason::new(format!("{}: {why}", dial.endpoint)))?;
+        Ok(arrival.map(|arrival| {
             self.seat.is_back();
             let mut state = self.state();
             (state.linked, state.is_dialled) = (Some(arrival.linked), true);
@@ -259,6 +260,10 @@ impl Connect for Reach {
         })
     }
 
+    fn transport(&self) -> Option<Transport> {
+        self.dial().filter(|_| self.speaks_mcp())?.mcp.transport()
+    }
+
     fn about(&self) -> Option<Value> {
         let dial = self.dial()?;
         let usual = || json!({ "endpoint": dial.endpoint.to_string(), "description": dial.description });
@@ -274,8 +279,8 @@ impl Connect for Reach {
     }
 }
 
-/// What to do about an app or instance that does not answer at the address that its file or the config names.
-pub fn away_hint(endpoint: &Endpoint) -> String {
+/// The hint about an app or instance that does not answer at the address that its file or the config names.
+pub fn away_hint(endpoint: &DiscoveredEndpoint) -> String {
     format!("is its dev server running? It should listen at {endpoint}; `toolyard doctor` shows more")
 }
 

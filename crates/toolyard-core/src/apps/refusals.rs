@@ -1,14 +1,15 @@
 //! Bounds on the cost of connections that have not registered: the bytes of their first lines, and lines in the log.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 /// How many bytes of first lines may be in memory at once, over all connections.
 const ALL: usize = 64 * 1024 * 1024;
-/// So much of a first line is always read; the number of connections is bounded.
+/// How much of a first line is always read; the number of connections is bounded.
 const SMALL: usize = 64 * 1024;
 
 /// The bytes of first lines beyond [`SMALL`].
@@ -21,7 +22,7 @@ impl FirstLines {
     }
 }
 
-/// What one connection holds; given back when it is dropped.
+/// The share that one connection holds; released when it is dropped.
 #[derive(Debug)]
 pub(super) struct FirstLine {
     all: Arc<FirstLines>,
@@ -64,7 +65,7 @@ struct Logged {
 impl RefusalLog {
     /// Whether to log a refusal, and how many before it were not logged.
     pub(super) fn next(&self) -> Option<u64> {
-        let mut logged = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut logged = self.0.lock();
         if logged.since.is_none_or(|since| since.elapsed() >= PERIOD) {
             (logged.since, logged.lines) = (Some(Instant::now()), 0);
         }

@@ -1,16 +1,17 @@
-//! The registered apps. An id belongs to one app at a time. A second registration with the same id is either the
-//! same app, which takes over its seat, or is refused with a hint how to choose another id.
+//! The registered apps. An id belongs to one app at a time. A second registration with the same id is accepted if it is
+//! the same app, which then takes over its seat; otherwise it is refused with a hint how to choose another id.
 
-use std::sync::{Arc, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use data_encoding::HEXLOWER;
+use parking_lot::MutexGuard;
 use toolyard_model::Connected;
 use toolyard_proto::app::Register;
 use toolyard_proto::name::UpstreamId;
 
 use super::Apps;
-use super::channel::Channel;
+use super::channel::AppChannel;
 use super::link::LinkedApp;
 use super::process::Process;
 use super::reach::{Dial, Reach, Source};
@@ -19,11 +20,12 @@ use crate::plan::{Connect, UpstreamKind, UpstreamPlan};
 use crate::upstream::Upstream;
 use crate::upstream::state::Phase;
 
-/// An app that restarts may be back before the end of its old connection was noticed.
+/// How long to wait for the old connection to end, because an app that restarts may reconnect before its end is
+/// noticed.
 const OLD_ENDS_WITHIN: Duration = Duration::from_millis(500);
 
 /// One app.
-pub(super) struct Entry {
+pub(super) struct RegisteredApp {
     upstream: Arc<Upstream>,
     reach: Arc<Reach>,
     session: Arc<str>,
@@ -90,7 +92,7 @@ impl AppStatus {
     }
 }
 
-/// What is known about one app.
+/// The facts known about one app.
 #[derive(Clone, Debug)]
 pub struct AppRecord {
     pub id: UpstreamId,
@@ -110,15 +112,15 @@ pub struct AppRecord {
 enum Seating {
     Seated(Arc<Seat>),
     /// The id is in use on this connection.
-    InUse(Arc<Channel>, Arrival),
+    InUse(Arc<AppChannel>, Arrival),
 }
 
 impl Apps {
-    fn entries(&self) -> MutexGuard<'_, std::collections::HashMap<String, Entry>> {
-        self.shared.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    fn entries(&self) -> MutexGuard<'_, std::collections::HashMap<String, RegisteredApp>> {
+        self.shared.entries.lock()
     }
 
-    /// Accepts an app. `welcome` is called with its session just before it can be called.
+    /// Accepts an app. `welcome` receives its session id just before calls to the app are possible.
     pub(super) async fn seat(
         &self,
         applicant: &Applicant,
@@ -171,15 +173,17 @@ impl Apps {
         applicant: &Applicant,
         arrival: Arrival,
         welcome: &impl Fn(&str),
-    ) -> Result<Entry, Refused> {
+    ) -> Result<RegisteredApp, Refused> {
         let reach = Arc::new(Reach::new(self, applicant.id.clone(), None));
         let session: Arc<str> = new_session().into();
         welcome(&session);
         reach.arrive(arrival.connected, arrival.linked);
         let upstream = self.join(reach.clone(), &applicant.id).map_err(|taken| not_free(&taken))?;
         let Applicant { client, process, endpoint, .. } = applicant;
-        let (client, process, endpoint) = (client.clone(), *process, endpoint.clone());
-        Ok(Entry { upstream, reach, session, client, process, endpoint })
+        let client = client.clone();
+        let process = *process;
+        let endpoint = endpoint.clone();
+        Ok(RegisteredApp { upstream, reach, session, client, process, endpoint })
     }
 
     fn join(&self, connect: Arc<Reach>, id: &UpstreamId) -> Result<Arc<Upstream>, Taken> {
@@ -188,8 +192,8 @@ impl Apps {
         self.shared.gateway.join(plan)
     }
 
-    /// Connects to an app that listens, until this is withdrawn. An app that registers itself under the same id
-    /// is the same app. Any other upstream that has the id keeps it.
+    /// Connects to an app that listens, and keeps reconnecting until [`Apps::expect_no_more`]. An app that registers
+    /// itself under the same id is the same app. If another kind of upstream has the id, it keeps the id.
     pub fn expect(&self, id: &UpstreamId, dial: Dial) -> Result<Arc<Upstream>, Taken> {
         let mut entries = self.entries();
         entries.retain(|_, entry| !entry.upstream.life.is_retired());
@@ -207,15 +211,18 @@ impl Apps {
         let endpoint = dial.endpoint.to_string().into();
         let reach = Arc::new(Reach::new(self, id.clone(), Some(dial)));
         let upstream = self.join(reach.clone(), id)?;
-        let (session, client, process) = (new_session().into(), None, None);
+        let session = new_session().into();
+        let client = None;
+        let process = None;
         entries.insert(
             id.fold(),
-            Entry { upstream: upstream.clone(), reach, session, client, process, endpoint },
+            RegisteredApp { upstream: upstream.clone(), reach, session, client, process, endpoint },
         );
         Ok(upstream)
     }
 
-    /// A hint is gone: the app is not connected to any more, unless it is in the config. An open connection stays.
+    /// A hint was removed: the gateway no longer connects to the app, unless the config names it. An open connection is
+    /// kept.
     pub fn expect_no_more(&self, upstream: &Arc<Upstream>) {
         if let Some(entry) = self.entries().get_mut(&upstream.id().fold())
             && Arc::ptr_eq(&entry.upstream, upstream)
@@ -240,10 +247,14 @@ impl Apps {
 
     /// Every app that is known, in no order.
     pub fn records(&self) -> Vec<AppRecord> {
-        self.entries().values().filter(|entry| !entry.upstream.life.is_retired()).map(Entry::record).collect()
+        self.entries()
+            .values()
+            .filter(|entry| !entry.upstream.life.is_retired())
+            .map(RegisteredApp::record)
+            .collect()
     }
 
-    /// The session of the app in this seat; an unusable one if the seat does not belong to a registered app.
+    /// The session id of the app in this seat; a random one if the seat does not belong to a registered app.
     pub(super) fn session_of(&self, id: &UpstreamId, seat: &Arc<Seat>) -> Arc<str> {
         let entries = self.entries();
         let entry = entries.get(&id.fold()).filter(|entry| Arc::ptr_eq(entry.reach.seat(), seat));
@@ -260,9 +271,9 @@ impl Apps {
     }
 }
 
-impl Entry {
-    /// Whether it is the same app that comes back: it knows the session, proved the same client id, or the
-    /// process that had the id is gone. If the gateway connected to the app, neither is known.
+impl RegisteredApp {
+    /// Whether the applicant is the same app: it presents the session id, or it proves the same client id, or the
+    /// process that had the id has ended. If the gateway connected to the app, only the session id counts.
     fn is_same(&self, applicant: &Applicant) -> bool {
         let knows_session = applicant.session.as_deref() == Some(&*self.session);
         let is_proven = applicant.client.is_some() && applicant.client == self.client;

@@ -72,7 +72,7 @@ pub(super) fn task_for_legacy(task: &Raw) -> Raw {
     if has_failed { core.with("status", &Raw::from_serialize(&"failed")) } else { core }
 }
 
-/// What a 2025-11-25 server with tasks declares.
+/// The capability that a 2025-11-25 server with tasks declares.
 pub(super) fn legacy_tasks_capability() -> Raw {
     serde_json::json!({ "list": {}, "cancel": {}, "requests": { "tools": { "call": {} } } }).into()
 }

@@ -32,7 +32,7 @@ const STATUS_WITHIN: Duration = Duration::from_secs(30);
 const STOPPED_WITHIN: Duration = Duration::from_secs(5);
 /// How many tasks one answer lists, the newest.
 const LISTED: usize = 250;
-/// For how many of them the upstream is asked at once.
+/// How many of them are requested from the upstream at the same time.
 const ASKED_AT_ONCE: usize = 8;
 const RELATED_TASK: &str = "io.modelcontextprotocol/related-task";
 
@@ -95,7 +95,7 @@ pub(super) async fn answer(call: &Call, lease: &Arc<Lease>) -> Answer {
     }
     let id = call.params.member("taskId").and_then(|id| id.as_string());
     let id = id.ok_or_else(|| CallError::invalid_params("`params.taskId` must be a string"))?;
-    // Where each client has a session or a process there, the upstream itself keeps them apart. So does a pack.
+    // If each client has its own session or process, the upstream itself separates their tasks. So does a pack.
     if !lease.is_apart() && !link.is_in_process() {
         call.upstream.links.task_owners.check(&call.params, &call.origin)?;
     }
@@ -215,7 +215,8 @@ async fn result(call: &Call, link: &Arc<dyn Link>, id: &str) -> Answer {
 fn about_task(call: &Call, ask: Ask, id: &str) -> Ask {
     let params = ask.params.unwrap_or_else(Raw::empty_object);
     let related = related(&params, id);
-    let shown = if call.edits.tasks { crate::tasks::shown(call.upstream.id(), &related) } else { related };
+    let shown = |related| crate::tasks::shown(call.upstream.id(), &call.origin, related);
+    let shown = if call.edits.tasks { shown(&related) } else { related };
     Ask { method: ask.method, params: Some(shown) }
 }
 

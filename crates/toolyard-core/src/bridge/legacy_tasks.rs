@@ -1,5 +1,5 @@
-//! Tools of a legacy upstream that run only as tasks. For a client that knows no tasks the gateway makes one
-//! and waits for its result; a client that knows them gets a task, and polls it with the methods that it knows.
+//! Tools of a legacy upstream that run only as tasks. For a client without support for tasks the gateway creates the
+//! task and waits for its result; other clients receive a task, and poll it with the methods of their own era.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -176,13 +176,13 @@ fn with_outcome(task: &Raw, outcome: Result<Raw, CallError>) -> Raw {
 /// `tasks/update`: the client's answers to the task's questions.
 pub(super) fn update(call: &Call) -> Answer {
     let (id, held) = held_by(call)?;
-    let held = held.ok_or_else(|| CallError::invalid_params(format!("task {id:?} asks nothing")))?;
+    let held = held.ok_or_else(|| CallError::invalid_params(format!("task {id:?} has no open question")))?;
     let responses = call.params.member("inputResponses").filter(Raw::is_object);
     held.answer(&responses.ok_or_else(|| CallError::invalid_params("`inputResponses` must be an object"))?);
     Ok(acknowledged())
 }
 
-/// `tasks/cancel`: cancelling a task that is over is no error.
+/// `tasks/cancel`: cancelling a task that is over is not an error.
 pub(super) async fn cancel(call: &Call, link: &Arc<dyn Link>) -> Answer {
     let (id, held) = held_by(call)?;
     let lease = held.as_ref().and_then(|held| held.lease());

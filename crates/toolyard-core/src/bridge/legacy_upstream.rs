@@ -23,7 +23,7 @@ pub(super) async fn converse(call: Call, lease: &Arc<Lease>) -> Answer {
         if call.method == Method::TASKS_UPDATE {
             return legacy_tasks::update(&call);
         }
-        let message = "this `requestState` is not known here (any more); make the call again without it and without \
+        let message = "this `requestState` is unknown or has expired; make the call again without it and without \
                        `inputResponses`";
         return Err(CallError::invalid_params(message));
     }
@@ -75,7 +75,10 @@ fn finished(method: &Method, link: &dyn Link, answer: Answer) -> Answer {
 async fn visit(error: &CallError, peer: &Peer) -> Result<(), CallError> {
     let pages = pages(error);
     if pages.is_empty() {
-        return Err(cannot_visit(error, ", and the upstream does not say which page the user has to visit"));
+        return Err(cannot_visit(
+            error,
+            ", and the upstream does not name the page that the user must visit",
+        ));
     }
     for page in pages {
         let ask =

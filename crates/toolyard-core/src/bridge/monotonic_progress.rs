@@ -1,8 +1,9 @@
 //! Progress of a call that consists of several: each may report from zero, but the client sees progress only rise.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use toolyard_model::{Ask, AskError, Back, BoxFuture, Peer};
 use toolyard_proto::{Method, Notification, Raw};
 
@@ -23,7 +24,7 @@ impl Monotonic {
         let Some(progress) = progress.filter(|_| notification.method == Method::PROGRESS) else {
             return true;
         };
-        let mut highest = self.highest.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut highest = self.highest.lock();
         let rises = progress > *highest;
         *highest = highest.max(progress);
         rises

@@ -1,10 +1,10 @@
-//! What one upstream offers, in its own bytes.
+//! The definitions of one upstream, in its own bytes.
 
 use std::sync::{Arc, OnceLock};
 
 use toolyard_model::Greeting;
 use toolyard_policy::pin::Held;
-use toolyard_proto::fit::{self, Fit};
+use toolyard_proto::sanitize::{self, Sanitized};
 use toolyard_proto::{Method, Raw};
 
 use crate::pins::HeldTools;
@@ -45,12 +45,12 @@ impl ListKind {
     }
 
     /// One entry of it, in the form for lists of many upstreams.
-    fn fit(self, raw: &Raw) -> Fit {
+    fn sanitize(self, raw: &Raw) -> Sanitized {
         match self {
-            Self::Tools => fit::tool(raw),
-            Self::Resources => fit::resource(raw),
-            Self::Templates => fit::template(raw),
-            Self::Prompts => fit::prompt(raw),
+            Self::Tools => sanitize::tool(raw),
+            Self::Resources => sanitize::resource(raw),
+            Self::Templates => sanitize::template(raw),
+            Self::Prompts => sanitize::prompt(raw),
         }
     }
 
@@ -77,7 +77,7 @@ impl ListKind {
     }
 }
 
-/// What an upstream offers, in its own bytes. Cloning is cheap: lists are shared.
+/// The definitions of one upstream, in its own bytes. Cloning is cheap: lists are shared.
 #[derive(Clone, Debug)]
 pub struct Definitions {
     pub greeting: Greeting,
@@ -86,6 +86,8 @@ pub struct Definitions {
     lists: [Arc<List>; 4],
     /// Tools that are not offered until their definitions are approved.
     held: HeldTools,
+    /// Why the record that they are compared with could not be written.
+    unrecorded: Option<Arc<str>>,
     /// The own names of tools that an operator has switched off.
     off: OffTools,
 }
@@ -97,19 +99,21 @@ pub struct ListRead {
     pub hints: CacheHints,
     /// The `_meta` of the answer.
     pub meta: Option<Raw>,
+    /// Why there are no entries: the upstream answered with an error.
+    pub failure: Option<String>,
 }
 
 /// How an upstream allows its list to be kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CacheHints {
-    /// For how many milliseconds; legacy upstreams do not state it.
+    /// How many milliseconds the list may be cached; legacy upstreams do not state it.
     pub ttl_ms: Option<u64>,
     /// Whether it is for one principal alone.
     pub is_private: bool,
 }
 
 impl CacheHints {
-    /// Of an upstream that should have stated how long and did not: the list must not be kept or shared.
+    /// The caching of an upstream that should have stated it and did not: the list must not be cached or shared.
     pub const UNKNOWN: Self = Self { ttl_ms: Some(0), is_private: true };
 
     /// The stricter of two, for several pages or lists together.
@@ -148,8 +152,9 @@ pub(crate) struct List {
     entries: Vec<Raw>,
     hints: CacheHints,
     meta: Option<Raw>,
+    failure: Option<String>,
     /// The same in the form that strict clients accept, made when it is first needed.
-    fits: OnceLock<Vec<Fit>>,
+    strict_form: OnceLock<Vec<Sanitized>>,
 }
 
 impl List {
@@ -170,6 +175,7 @@ impl Definitions {
             has_resources,
             lists: Default::default(),
             held: HeldTools::default(),
+            unrecorded: None,
             off: OffTools::default(),
         }
     }
@@ -193,16 +199,16 @@ impl Definitions {
 
     /// The same, entry by entry, as lists of many upstreams show it. The first use takes its time; the catalog makes
     /// it on its own thread.
-    pub(crate) fn fits(&self, kind: ListKind) -> &[Fit] {
+    pub(crate) fn sanitized_list(&self, kind: ListKind) -> &[Sanitized] {
         let list = &self.lists[kind.index()];
-        list.fits.get_or_init(|| list.entries.iter().map(|raw| kind.fit(raw)).collect())
+        list.strict_form.get_or_init(|| list.entries.iter().map(|raw| kind.sanitize(raw)).collect())
     }
 
     /// How many entries lists of many upstreams show.
     pub(crate) fn shown(&self, kind: ListKind) -> usize {
         let is_out = |raw: &Raw| kind == ListKind::Tools && self.is_not_offered(raw);
-        let entries = self.list(kind).iter().zip(self.fits(kind));
-        entries.filter(|(raw, fit)| fit.entry.is_some() && !is_out(raw)).count()
+        let entries = self.list(kind).iter().zip(self.sanitized_list(kind));
+        entries.filter(|(raw, sanitized)| sanitized.entry.is_some() && !is_out(raw)).count()
     }
 
     /// Sets which tools are not offered.
@@ -212,6 +218,14 @@ impl Definitions {
 
     pub(crate) fn held(&self) -> &HeldTools {
         &self.held
+    }
+
+    pub(crate) fn set_unrecorded(&mut self, why: Option<Arc<str>>) {
+        self.unrecorded = why;
+    }
+
+    pub(crate) fn unrecorded(&self) -> Option<&Arc<str>> {
+        self.unrecorded.as_ref()
     }
 
     /// Sets which tools are switched off.
@@ -239,8 +253,14 @@ impl Definitions {
     }
 
     pub fn set(&mut self, kind: ListKind, list: impl Into<ListRead>) {
-        let ListRead { entries, hints, meta } = list.into();
-        self.lists[kind.index()] = Arc::new(List { entries, hints, meta, fits: OnceLock::new() });
+        let ListRead { entries, hints, meta, failure } = list.into();
+        self.lists[kind.index()] =
+            Arc::new(List { entries, hints, meta, failure, strict_form: OnceLock::new() });
+    }
+
+    /// The lists that the upstream declares but could not give.
+    pub(crate) fn failed_lists(&self) -> Vec<ListKind> {
+        ListKind::ALL.into_iter().filter(|kind| self.lists[kind.index()].failure.is_some()).collect()
     }
 
     pub(crate) fn hints(&self, kind: ListKind) -> CacheHints {
@@ -252,16 +272,21 @@ impl Definitions {
         self.lists[kind.index()].meta.as_ref()
     }
 
-    /// Whether a list equals what was read.
-    pub(crate) fn is_list(&self, kind: ListKind, read: &ListRead) -> bool {
-        let List { entries, hints, meta, .. } = &*self.lists[kind.index()];
-        *entries == read.entries && *hints == read.hints && *meta == read.meta
+    /// Why lists could not be read, in a sentence each.
+    pub(crate) fn list_failures(&self) -> Vec<String> {
+        self.lists.iter().filter_map(|list| list.failure.clone()).collect()
     }
 
-    /// What clients of many upstreams do not get, and why, in a sentence each.
+    /// Whether a list equals what was read.
+    pub(crate) fn is_list(&self, kind: ListKind, read: &ListRead) -> bool {
+        let List { entries, hints, meta, failure, .. } = &*self.lists[kind.index()];
+        *entries == read.entries && *hints == read.hints && *meta == read.meta && *failure == read.failure
+    }
+
+    /// The definitions that clients of many upstreams do not get, and why, in a sentence each.
     pub(crate) fn faults(&self) -> Vec<String> {
-        let mut listed: Vec<String> =
-            ListKind::ALL.into_iter().flat_map(|kind| self.faults_in(kind)).collect();
+        let mut listed: Vec<String> = self.list_failures();
+        listed.extend(ListKind::ALL.into_iter().flat_map(|kind| self.faults_in(kind)));
         let more = listed.len().saturating_sub(MOST_LISTED);
         listed.truncate(MOST_LISTED);
         listed.extend((more > 0).then(|| format!("and {more} more")));
@@ -269,10 +294,10 @@ impl Definitions {
     }
 
     fn faults_in(&self, kind: ListKind) -> impl Iterator<Item = String> {
-        self.list(kind).iter().zip(self.fits(kind)).flat_map(move |(raw, fit)| {
+        self.list(kind).iter().zip(self.sanitized_list(kind)).flat_map(move |(raw, sanitized)| {
             let name = raw.member("name").and_then(|name| name.as_string());
-            let name = name.map_or_else(|| "?".to_owned(), |name| fit::words(&name));
-            fit.faults.iter().map(move |fault| match fault.without.as_str() {
+            let name = name.map_or_else(|| "?".to_owned(), |name| sanitize::words(&name));
+            sanitized.faults.iter().map(move |fault| match fault.without.as_str() {
                 "" => format!("{} `{name}` is left out: {fault}", kind.entry()),
                 without => format!("{} `{name}` is shown without `{without}`: {fault}", kind.entry()),
             })

@@ -3,11 +3,12 @@
 //! here too, and never by a call.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::Instant;
 use toolyard_model::{Origin, View};
@@ -18,6 +19,7 @@ use super::pages::Pages;
 use super::part::Part;
 use super::snapshot::Views;
 use super::{Definitions, ListKind, Snapshot};
+use crate::beside_calls::beside_calls;
 use crate::event::{Events, What};
 use crate::listen::Listeners;
 use crate::plan::Pace;
@@ -42,6 +44,8 @@ pub(crate) struct Catalog {
     /// The number of requests for a snapshot, and the number up to which the current snapshot answers them.
     asked: AtomicU64,
     answered: watch::Sender<u64>,
+    /// Counts changes of the upstreams and of what they offer.
+    changes: watch::Sender<u64>,
     wanted: Notify,
     /// Until when the first list waits for upstreams never seen before.
     first_list: Instant,
@@ -61,6 +65,7 @@ impl Catalog {
             replaced: Mutex::default(),
             asked: AtomicU64::new(0),
             answered: watch::Sender::new(0),
+            changes: watch::Sender::new(0),
             wanted: Notify::new(),
             first_list: Instant::now() + pace.first_list,
         }
@@ -70,13 +75,23 @@ impl Catalog {
         self.rules.load_full()
     }
 
-    /// Replaces the rules. They show at once, or a moment later if another change is being made.
+    /// Replaces the rules. They show at once, or a moment later if another change is being made. Calls go on meanwhile.
     pub(crate) fn replace(&self, rules: Views) {
-        self.rules.store(Arc::new(rules));
-        if let Ok(making) = self.making.try_lock() {
-            self.make(&making);
-        }
+        let tools = rules.upstreams.iter().filter_map(|upstream| upstream.definitions());
+        let tools = tools.map(|definitions| definitions.list(ListKind::Tools).len()).sum();
+        beside_calls(tools, || {
+            self.rules.store(Arc::new(rules));
+            if let Some(making) = self.making.try_lock() {
+                self.make(&making);
+            }
+        });
+        self.changes.send_modify(|count| *count += 1);
         self.wanted.notify_one();
+    }
+
+    /// Changes whenever an upstream comes or goes, or offers something else.
+    pub(crate) fn changes(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
     }
 
     pub(crate) fn snapshot(&self) -> Arc<Snapshot> {
@@ -195,7 +210,7 @@ impl Catalog {
         let catalog = self.clone();
         let work = tokio::task::spawn_blocking(move || {
             let asked = catalog.asked.load(Ordering::Acquire);
-            catalog.make(&catalog.making.lock().unwrap_or_else(PoisonError::into_inner));
+            catalog.make(&catalog.making.lock());
             catalog.sweep();
             catalog.answered.send_if_modified(|answered| {
                 let is_new = *answered < asked;
@@ -216,12 +231,13 @@ impl Catalog {
         }
         let next = Arc::new(next);
         self.current.store(next.clone());
+        self.changes.send_modify(|count| *count += 1);
         log_faults(&before, &next);
         let changes = differences(&before, &next);
         self.listeners.lists_changed(&changes, &before, &next);
         self.emit(&changes);
         self.pages.keep_only(&next.view_ids());
-        self.replaced.lock().unwrap_or_else(PoisonError::into_inner).push(before);
+        self.replaced.lock().push(before);
     }
 
     fn emit(&self, changes: &[ListChange]) {
@@ -235,12 +251,12 @@ impl Catalog {
     }
 
     fn has_replaced(&self) -> bool {
-        !self.replaced.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
+        !self.replaced.lock().is_empty()
     }
 
-    /// Drops the replaced snapshots that no call holds any more.
+    /// Drops the replaced snapshots that no call uses any longer.
     fn sweep(&self) {
-        let mut replaced = self.replaced.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut replaced = self.replaced.lock();
         let unused: Vec<Arc<Snapshot>> =
             replaced.extract_if(.., |snapshot| Arc::strong_count(snapshot) == 1).collect();
         drop(replaced);
@@ -268,7 +284,7 @@ pub(crate) struct ListChange {
     pub(crate) is_in_name_only: bool,
 }
 
-/// What clients see differently, part by part; unchanged parts are skipped.
+/// The differences that clients see, part by part; unchanged parts are skipped.
 fn differences(old: &Snapshot, new: &Snapshot) -> Vec<ListChange> {
     fn by_id(snapshot: &Snapshot) -> HashMap<&UpstreamId, &Arc<Part>> {
         let listed = snapshot.parts().iter().filter(|part| part.listed);

@@ -1,4 +1,4 @@
-//! What a lean view has beside the view that it is made of: its own two tools, and which others it lists.
+//! The additions of a lean view to the view that it is made of: its own two tools, and which others it lists.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use super::Entry;
 use super::names::ViewEntry;
 use super::part::{Part, lean_entries};
 use super::snapshot::Views;
-use super::view::{Making, Shape, ViewCatalog};
+use super::view::{Shape, ViewCatalog, ViewParts};
 use crate::plan::{Exposure, ProfilePlan};
 use crate::settings::Pattern;
 
@@ -54,7 +54,7 @@ pub(super) fn is_exposed_by_search(profile: &ProfilePlan) -> bool {
     profile.exposure == Exposure::Search
 }
 
-impl Making<'_> {
+impl ViewParts<'_> {
     /// The lean form of a view, or `before` where nothing in it has changed. Before the gateway's own tools are there,
     /// the view itself.
     pub(super) fn lean(

@@ -9,7 +9,7 @@ use foldhash::fast::RandomState;
 use super::Entry;
 use crate::pipeline::Chain;
 
-/// Into how many pieces a table is divided. A piece is copied when something in it changes.
+/// The number of pieces of a table. A piece is copied when something in it changes.
 const PIECES: usize = 1 << PIECE_BITS;
 const PIECE_BITS: u32 = 10;
 
@@ -19,7 +19,7 @@ fn hash(name: &str) -> u64 {
     HASHER.hash_one(name)
 }
 
-/// An entry as one view has it.
+/// An entry in one view, with the steps that this view sets for it.
 #[derive(Clone, Debug)]
 pub(crate) struct ViewEntry {
     pub(crate) entry: Arc<Entry>,
@@ -28,7 +28,7 @@ pub(crate) struct ViewEntry {
 }
 
 #[derive(Clone, Debug)]
-struct Slot {
+struct NameSlot {
     hash: u64,
     found: ViewEntry,
 }
@@ -37,7 +37,7 @@ struct Slot {
 #[derive(Clone, Debug)]
 pub(super) struct NameTable {
     /// Each is sorted by hash. The names themselves are in the entries.
-    pieces: Vec<Arc<Vec<Slot>>>,
+    pieces: Vec<Arc<Vec<NameSlot>>>,
 }
 
 impl Default for NameTable {
@@ -84,14 +84,14 @@ impl NameTable {
     fn put(&mut self, hash: u64, found: ViewEntry) {
         let piece = Arc::make_mut(&mut self.pieces[piece_of(hash)]);
         let at = piece.partition_point(|slot| slot.hash < hash);
-        piece.insert(at, Slot { hash, found });
+        piece.insert(at, NameSlot { hash, found });
     }
 
     /// Removes an entry under all its names.
     pub(super) fn remove(&mut self, entry: &Arc<Entry>) {
         for hash in [hash(&entry.shown), hash(&entry.canonical)] {
             let piece = &mut self.pieces[piece_of(hash)];
-            let is_it = |slot: &Slot| slot.hash == hash && Arc::ptr_eq(&slot.found.entry, entry);
+            let is_it = |slot: &NameSlot| slot.hash == hash && Arc::ptr_eq(&slot.found.entry, entry);
             if piece.iter().any(is_it) {
                 Arc::make_mut(piece).retain(|slot| !is_it(slot));
             }

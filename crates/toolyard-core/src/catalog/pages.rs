@@ -4,8 +4,9 @@
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::OnceCell;
 use toolyard_policy::rules::{Annotations, Kind, Target};
 use toolyard_proto::name::canonical;
@@ -14,9 +15,10 @@ use toolyard_proto::{Raw, Revision, legacy};
 
 use super::view::Item;
 use super::{CacheHints, Entry, ListKind, ViewCatalog};
-use crate::lean;
+use crate::beside_calls::beside_calls;
 use crate::pipeline::policy;
 use crate::upstream::Upstream;
+use crate::{greet, lean};
 
 const PAGE_ENTRIES: usize = 5_000;
 const PAGE_BYTES: usize = 8 * 1024 * 1024;
@@ -46,7 +48,7 @@ impl Visibility {
         Self { class, hidden: Some(Arc::new(hidden)), is_private: true }
     }
 
-    /// For a principal that had to authenticate.
+    /// The same for a principal that had to authenticate: private.
     pub(crate) fn private(self) -> Self {
         Self { is_private: true, ..self }
     }
@@ -95,7 +97,7 @@ impl fmt::Debug for Visibility {
     }
 }
 
-/// Where the pages of one list begin.
+/// The positions at which the pages of one list begin.
 #[derive(Debug)]
 pub(super) struct Layout {
     starts: Vec<usize>,
@@ -104,7 +106,9 @@ pub(super) struct Layout {
 
 impl Layout {
     fn of(view: &ViewCatalog, kind: ListKind) -> Self {
-        let (mut starts, mut size, mut total) = (vec![0], 0, 0);
+        let mut starts = vec![0];
+        let mut size = 0;
+        let mut total = 0;
         for item in view.items(kind) {
             let start = starts.last().copied().unwrap_or_default();
             if total > start && (total - start == PAGE_ENTRIES || size + item.size() > PAGE_BYTES) {
@@ -144,10 +148,10 @@ struct PageKey {
 
 /// The pages that were joined, the least recently used of which go when there are too many bytes.
 #[derive(Debug, Default)]
-pub(super) struct Pages(Mutex<Kept>);
+pub(super) struct Pages(Mutex<PageCache>);
 
 #[derive(Debug, Default)]
-struct Kept {
+struct PageCache {
     pages: HashMap<PageKey, KeptPage>,
     uses: u64,
 }
@@ -159,8 +163,8 @@ struct KeptPage {
 }
 
 impl Pages {
-    fn kept(&self) -> MutexGuard<'_, Kept> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn kept(&self) -> MutexGuard<'_, PageCache> {
+        self.0.lock()
     }
 
     fn cell(&self, key: PageKey) -> Arc<OnceCell<Raw>> {
@@ -196,7 +200,10 @@ impl Pages {
 
 impl ViewCatalog {
     fn layout(&self, kind: ListKind) -> &Layout {
-        self.layouts[kind.index()].get_or_init(|| Layout::of(self, kind))
+        self.layouts[kind.index()].get_or_init(|| {
+            let items = self.parts.iter().map(|part| part.part.definitions.list(kind).len()).sum();
+            beside_calls(items, || Layout::of(self, kind))
+        })
     }
 
     /// How long all that is in a list may be kept, and whether for one principal alone.
@@ -260,7 +267,7 @@ impl ViewCatalog {
         if page + 1 < layout.starts.len() {
             out.extend_from_slice(format!(r#","nextCursor":"{}""#, layout.cursor(page + 1)).as_bytes());
         }
-        let own_meta = self.list_meta(kind);
+        let own_meta = greet::with_gateways(self, self.list_meta(kind));
         if revision.has_result_stamps() {
             let CacheHints { ttl_ms, is_private } = self.hints(kind);
             let ttl = if self.settled { ttl_ms.unwrap_or(TTL_MS).min(TTL_MS) } else { 0 };

@@ -1,5 +1,5 @@
-//! What one upstream brings into the catalog. Parts are shared by pointer between snapshots and views; a change of
-//! an upstream makes a new part of that upstream and of no other.
+//! The part of the catalog that comes from one upstream. Parts are shared by pointer between snapshots and views; a
+//! change of an upstream makes a new part of that upstream and of no other.
 
 use std::sync::{Arc, OnceLock};
 
@@ -8,9 +8,9 @@ use toolyard_policy::pin::Held;
 use toolyard_policy::rules::Kind;
 use toolyard_proto::Raw;
 use toolyard_proto::app::UNLISTED;
-use toolyard_proto::fit::Fit;
 use toolyard_proto::modern::encode_header;
 use toolyard_proto::name::{NameStyle, UpstreamId, canonical};
+use toolyard_proto::sanitize::Sanitized;
 
 use super::names::OwnNames;
 use super::{Definitions, Entry, ListKind};
@@ -24,7 +24,7 @@ use crate::{hub, lean};
 #[derive(Debug)]
 pub(crate) struct Part {
     pub(crate) upstream: Arc<Upstream>,
-    /// What it is called beside its id, which may change while it is there.
+    /// The upstream's names beside its id, which may change while it runs.
     pub(crate) names: Vec<String>,
     pub(crate) listed: bool,
     /// Offered by the gateway itself.
@@ -40,7 +40,7 @@ pub(crate) struct Part {
 pub(super) struct Offer {
     pub(super) tools: Entries,
     pub(super) prompts: Entries,
-    /// What views of many upstreams leave out, and why.
+    /// The definitions that views of many upstreams leave out, and why.
     pub(super) left_out: Vec<LeftOut>,
 }
 
@@ -113,7 +113,7 @@ impl Offer {
             let off = if is_tools { &definitions.off()[..] } else { &[] };
             let of_kind = if is_tools { Kind::Tool } else { Kind::Prompt };
             let made = Maker { upstream, style, kind: of_kind, before, held, off };
-            made.entries(definitions.list(kind), definitions.fits(kind), &mut left_out)
+            made.entries(definitions.list(kind), definitions.sanitized_list(kind), &mut left_out)
         };
         let tools = entries(ListKind::Tools, before.map(|before| &before.tools));
         let prompts = entries(ListKind::Prompts, before.map(|before| &before.prompts));
@@ -134,13 +134,13 @@ struct Maker<'a> {
 }
 
 impl Maker<'_> {
-    fn entries(&self, list: &[Raw], fits: &[Fit], left_out: &mut Vec<LeftOut>) -> Entries {
+    fn entries(&self, list: &[Raw], sanitized_list: &[Sanitized], left_out: &mut Vec<LeftOut>) -> Entries {
         let mut all: Vec<Arc<Entry>> = Vec::with_capacity(list.len());
         let mut taken = std::collections::HashSet::with_capacity_and_hasher(
             list.len(),
             foldhash::fast::RandomState::default(),
         );
-        for (raw, fit) in list.iter().zip(fits) {
+        for (raw, sanitized) in list.iter().zip(sanitized_list) {
             let Some(own_name) = raw.member("name").and_then(|name| name.as_string()) else {
                 left_out.push(self.left_out("?", "its definition has no name".to_owned()));
                 continue;
@@ -158,18 +158,20 @@ impl Maker<'_> {
                 left_out.push(self.left_out(&own_name, tool_switch::reason(self.upstream.id(), &own_name)));
                 continue;
             }
-            if fit.entry.is_none() {
-                left_out.push(self.refused(&own_name, fit));
+            if sanitized.entry.is_none() {
+                left_out.push(self.refused(&own_name, sanitized));
             }
-            all.push(self.entry(own_name, raw, fit));
+            all.push(self.entry(own_name, raw, sanitized));
         }
         let places = OwnNames::of(all.iter().map(|entry| entry.own_name.as_str()));
         Entries { all, places }
     }
 
-    fn entry(&self, own_name: String, raw: &Raw, fit: &Fit) -> Arc<Entry> {
+    fn entry(&self, own_name: String, raw: &Raw, sanitized: &Sanitized) -> Arc<Entry> {
         let before = self.before.and_then(|before| before.all.get(before.place(&own_name)?));
-        if let Some(before) = before.filter(|before| before.own == *raw && before.fit == fit.entry) {
+        if let Some(before) =
+            before.filter(|before| before.own == *raw && before.sanitized == sanitized.entry)
+        {
             return before.clone();
         }
         let id = self.upstream.id();
@@ -182,8 +184,8 @@ impl Maker<'_> {
             canonical: canonical(id, &own_name).into(),
             own_name,
             own: raw.clone(),
-            fit: fit.entry.clone(),
-            is_unusable: fit.is_unusable,
+            sanitized: sanitized.entry.clone(),
+            is_unusable: sanitized.is_unusable,
             is_unlisted: is_unlisted(raw),
             headers: OnceLock::new(),
             annotations: OnceLock::new(),
@@ -191,8 +193,8 @@ impl Maker<'_> {
         })
     }
 
-    fn refused(&self, own_name: &str, fit: &Fit) -> LeftOut {
-        let reason = fit.faults.first().map_or_else(String::new, |fault| {
+    fn refused(&self, own_name: &str, sanitized: &Sanitized) -> LeftOut {
+        let reason = sanitized.faults.first().map_or_else(String::new, |fault| {
             format!("upstream `{}` defines it in a way that clients refuse: {fault}", self.upstream.id())
         });
         self.left_out(own_name, reason)
@@ -208,9 +210,9 @@ impl Maker<'_> {
 /// A tool that its upstream does not list.
 pub(super) fn unlisted_entry(upstream: &Arc<Upstream>, style: NameStyle, name: &str) -> Arc<Entry> {
     let raw = Raw::empty_object().with("name", &Raw::from_serialize(&name));
-    let fit = Fit { entry: None, faults: Vec::new(), is_unusable: false };
+    let sanitized = Sanitized { entry: None, faults: Vec::new(), is_unusable: false };
     let maker = Maker { upstream, style, kind: Kind::Tool, before: None, held: &[], off: &[] };
-    maker.entry(name.to_owned(), &raw, &fit)
+    maker.entry(name.to_owned(), &raw, &sanitized)
 }
 
 /// A tool of a pack that the pack does not list. The search for the key is much cheaper than reading every definition.
@@ -223,16 +225,17 @@ fn is_unlisted(raw: &Raw) -> bool {
 /// The tools about instances, as the hub view has them.
 pub(super) fn hub_entries(yard: &Arc<Upstream>, style: NameStyle) -> Vec<Arc<Entry>> {
     let list = hub::hub_tools();
-    let fits: Vec<Fit> = list.iter().map(toolyard_proto::fit::tool).collect();
+    let sanitized_list: Vec<Sanitized> = list.iter().map(toolyard_proto::sanitize::tool).collect();
     let maker = Maker { upstream: yard, style, kind: Kind::Tool, before: None, held: &[], off: &[] };
-    maker.entries(&list, &fits, &mut Vec::new()).all
+    maker.entries(&list, &sanitized_list, &mut Vec::new()).all
 }
 
 /// The tools of a lean view, under their plain names.
 pub(super) fn lean_entries(yard: &Arc<Upstream>, style: NameStyle) -> Vec<Arc<Entry>> {
     let list = lean::tools();
-    let fits: Vec<Fit> = list.iter().map(toolyard_proto::fit::tool).collect();
+    let sanitized_list: Vec<Sanitized> = list.iter().map(toolyard_proto::sanitize::tool).collect();
     let made = Maker { upstream: yard, style, kind: Kind::Tool, before: None, held: &[], off: &[] };
-    let entries = made.entries(&list, &fits, &mut Vec::new()).all.into_iter().filter_map(Arc::into_inner);
+    let entries =
+        made.entries(&list, &sanitized_list, &mut Vec::new()).all.into_iter().filter_map(Arc::into_inner);
     entries.map(|entry| Arc::new(Entry { shown: entry.own_name.clone(), ..entry })).collect()
 }

@@ -8,7 +8,7 @@ use toolyard_rank::tools::{ToolIndex, ToolText};
 
 use super::{Entry, ViewCatalog};
 
-/// What can be found in a view, as it was when the view was made.
+/// The searchable texts of a view, as they were when the view was made.
 #[derive(Debug)]
 pub(crate) struct Findable {
     entries: Vec<Arc<Entry>>,

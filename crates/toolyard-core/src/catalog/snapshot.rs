@@ -10,7 +10,7 @@ use toolyard_proto::name::UpstreamId;
 
 use super::pages::Pages;
 use super::part::Part;
-use super::view::{HubEntries, Making, Shape, ViewCatalog};
+use super::view::{HubEntries, Shape, ViewCatalog, ViewParts};
 use crate::hub::Hub;
 use crate::pipeline::StepRules;
 use crate::plan::{ProfilePlan, UpstreamKind};
@@ -27,7 +27,7 @@ pub(crate) struct Views {
     pub(crate) lean: Vec<Pattern>,
     /// All upstreams, also those that have sent nothing yet.
     pub(crate) upstreams: Vec<Arc<Upstream>>,
-    /// Which instance each session of the hub view is connected to; the same for as long as the gateway lives.
+    /// Which instance each session of the hub view is connected to. One table for the lifetime of the gateway.
     pub(crate) hub: Arc<Hub>,
     /// Which steps the calls of each entry pass.
     pub(crate) steps: Arc<StepRules>,
@@ -63,37 +63,41 @@ impl Snapshot {
         let same_rules = before.is_some_and(|before| before.rules.shows_as(&rules));
         let hub = before.filter(|_| same_rules).and_then(|before| before.hub.as_ref());
         let hub = HubEntries::now(&rules, &parts, hub);
-        let making = Making { rules: &rules, parts: &parts, settled, hub: hub.as_ref(), pages, same_rules };
+        let view_parts =
+            ViewParts { rules: &rules, parts: &parts, settled, hub: hub.as_ref(), pages, same_rules };
         let mut hubs = HashMap::default();
         let known = |view: &View| before.and_then(|before| before.views.get(view));
-        let everything = making.view(&rules.whole_shape(), known(&View::Everything));
+        let everything = view_parts.view(&rules.whole_shape(), known(&View::Everything));
         let lean = match rules.named_lean() {
-            Some(upstream) => making.view(&Shape::Alone(upstream.clone()), known(&View::Lean)),
-            None => making.lean_of_everything(&everything, known(&View::Lean)),
+            Some(upstream) => view_parts.view(&Shape::Alone(upstream.clone()), known(&View::Lean)),
+            None => view_parts.lean_of_everything(&everything, known(&View::Lean)),
         };
         let mut views: HashMap<View, Arc<ViewCatalog>, RandomState> =
             HashMap::from_iter([(View::Everything, everything), (View::Lean, lean)]);
         for (at, profile) in rules.profiles.iter().enumerate() {
             let view = View::Profile(profile.name.as_str().into());
-            let made = making.profile(&rules.profile_shape(at), profile, known(&view));
+            let made = view_parts.profile(&rules.profile_shape(at), profile, known(&view));
             views.insert(view, made);
         }
         let mut add = |view: View, shape: &Shape| {
-            let made = making.view(shape, known(&view));
+            let made = view_parts.view(shape, known(&view));
             views.insert(view, made);
         };
         add(View::Hub, &Shape::Hub(None));
         for upstream in &rules.upstreams {
             add(View::Upstream(upstream.name().clone()), &Shape::Alone(upstream.clone()));
-            if upstream.kind() == UpstreamKind::Instance {
+            if upstream.is_instance() {
                 let known = before.and_then(|before| before.hubs.get(upstream.id()));
-                hubs.insert(upstream.id().clone(), making.view(&Shape::Hub(Some(upstream.clone())), known));
+                hubs.insert(
+                    upstream.id().clone(),
+                    view_parts.view(&Shape::Hub(Some(upstream.clone())), known),
+                );
             }
         }
         Self { parts, views, hubs, hub, rules, settled }
     }
 
-    /// Whether `next` shows just what this one does.
+    /// Whether `next` shows exactly the same as this snapshot.
     pub(super) fn is_as(&self, next: &Self) -> bool {
         let same = |one: &[Arc<Part>], other: &[Arc<Part>]| {
             one.len() == other.len() && one.iter().zip(other).all(|(one, other)| Arc::ptr_eq(one, other))
@@ -112,12 +116,12 @@ impl Snapshot {
         &self.parts
     }
 
-    /// What a client of this view sees; `None` where there is no such view.
+    /// The catalog of this view; `None` if there is no such view.
     pub(crate) fn view(&self, view: &View) -> Option<&Arc<ViewCatalog>> {
         self.views.get(view)
     }
 
-    /// What this client sees. A session of the hub view sees the instance that it is connected to as well.
+    /// The catalog that this client sees. A session of the hub view sees the instance that it is connected to as well.
     pub(crate) fn seen_by(&self, origin: &Origin) -> Option<&Arc<ViewCatalog>> {
         let connected = (origin.view == View::Hub).then(|| self.rules.hub.target(&origin.client)).flatten();
         connected.and_then(|instance| self.hubs.get(&instance)).or_else(|| self.view(&origin.view))

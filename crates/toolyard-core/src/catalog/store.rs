@@ -4,9 +4,10 @@ use std::collections::HashMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use toolyard_model::Greeting;
 use toolyard_proto::name::UpstreamId;
@@ -26,7 +27,7 @@ pub(crate) struct Store {
 }
 
 #[derive(Serialize, Deserialize)]
-struct Stored {
+struct StoredDefinitions {
     format: u32,
     fingerprint: String,
     revision: String,
@@ -58,10 +59,10 @@ impl Store {
         self.folder.join(format!("{}.json", id.fold()))
     }
 
-    /// What was stored for exactly this definition of the upstream.
+    /// The definitions that were stored for exactly this fingerprint of the upstream.
     pub(crate) fn load(&self, id: &UpstreamId, fingerprint: &str) -> Option<Definitions> {
         let text = fs::read(self.path(id)).ok()?;
-        let stored: Stored = serde_json::from_slice(&text).ok()?;
+        let stored: StoredDefinitions = serde_json::from_slice(&text).ok()?;
         if stored.format != FORMAT || stored.fingerprint != fingerprint {
             return None;
         }
@@ -76,7 +77,7 @@ impl Store {
             (ListKind::Templates, stored.templates),
             (ListKind::Prompts, stored.prompts),
         ] {
-            definitions.set(kind, ListRead { entries, hints, meta: None });
+            definitions.set(kind, ListRead { entries, hints, ..ListRead::default() });
         }
         Some(definitions)
     }
@@ -92,7 +93,7 @@ impl Store {
         let (store, id) = (self.clone(), id.clone());
         let (fingerprint, definitions) = (fingerprint.to_owned(), definitions.clone());
         tokio::task::spawn_blocking(move || {
-            let mut saved = store.saved.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut saved = store.saved.lock();
             if saved.get(&id).is_none_or(|last| *last < number) {
                 store.save(&id, &fingerprint, &definitions);
                 saved.insert(id, number);
@@ -101,7 +102,7 @@ impl Store {
     }
 
     fn save(&self, id: &UpstreamId, fingerprint: &str, definitions: &Definitions) {
-        let stored = Stored {
+        let stored = StoredDefinitions {
             format: FORMAT,
             fingerprint: fingerprint.to_owned(),
             revision: definitions.greeting.revision.to_string(),
@@ -118,7 +119,7 @@ impl Store {
     }
 
     /// Written to a temporary file and renamed, so that a file is whole or absent.
-    fn write(&self, id: &UpstreamId, stored: &Stored) -> io::Result<()> {
+    fn write(&self, id: &UpstreamId, stored: &StoredDefinitions) -> io::Result<()> {
         let path = self.path(id);
         let beside = path.with_extension("new");
         fs::write(&beside, serde_json::to_vec(stored)?)?;
@@ -129,7 +130,7 @@ impl Store {
 /// The tools that were stored for an upstream when it was last connected, whatever its definition was.
 pub fn stored_tools(state_dir: &Path, id: &UpstreamId) -> Vec<Raw> {
     let path = state_dir.join("definitions").join(format!("{}.json", id.fold()));
-    let stored = fs::read(path).ok().and_then(|text| serde_json::from_slice::<Stored>(&text).ok());
+    let stored = fs::read(path).ok().and_then(|text| serde_json::from_slice::<StoredDefinitions>(&text).ok());
     stored.filter(|stored| stored.format == FORMAT).map(|stored| stored.tools).unwrap_or_default()
 }
 
@@ -138,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_stored_comes_back_for_the_same_definition_only() {
+    fn stored_definitions_are_used_for_the_same_upstream_definition_only() {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::open(folder.path()).unwrap();
         let id = UpstreamId::parse("files").unwrap();

@@ -18,12 +18,12 @@ use super::search::Findable;
 use super::{Entry, ListKind};
 use crate::pipeline::{Chain, StepRules};
 use crate::upstream::Upstream;
-pub(super) use make::Making;
 use make::Names;
+pub(super) use make::ViewParts;
 pub(super) use parts::HubEntries;
 use parts::ViewPart;
 
-/// What kind of view it is.
+/// The kind of a view.
 #[derive(Clone, Debug)]
 pub(crate) enum Shape {
     /// Many upstreams under shown names, perhaps through a profile.
@@ -38,7 +38,7 @@ pub(crate) enum Shape {
 
 #[derive(Debug)]
 pub(crate) struct ViewCatalog {
-    /// Never used twice: prepared lists belong to one view at one time.
+    /// Unique: prepared lists belong to one state of one view.
     pub(super) id: u64,
     /// The upstream that this view shows as if clients were connected to it directly.
     /// In the hub view, the instance beside the hub's own tools.
@@ -47,9 +47,9 @@ pub(crate) struct ViewCatalog {
     pub(super) parts: Vec<Arc<ViewPart>>,
     hub: Option<Arc<HubEntries>>,
     pub(super) lean: Option<Lean>,
-    /// Of a view of many upstreams.
+    /// The shown names; `None` in a view of one upstream.
     names: Option<Names>,
-    /// Whether entries of many upstreams have their own names, where those are free.
+    /// Whether entries are shown under their own names where no other entry has the same name.
     is_bare: bool,
     profile: Option<String>,
     style: NameStyle,
@@ -78,7 +78,7 @@ impl ViewCatalog {
         self.lean.is_some()
     }
 
-    /// What search finds here.
+    /// The searchable texts of this view.
     pub(crate) fn findable(&self) -> &Findable {
         self.findable.get_or_init(|| Findable::of(self))
     }
@@ -93,8 +93,8 @@ impl ViewCatalog {
         self.names.is_some()
     }
 
-    /// Whether entries are as their upstream defined them, to the byte. In other views, an entry that clients
-    /// would refuse is left out, since they would refuse the whole list.
+    /// Whether entries are shown exactly as their upstream defined them. In other views, an entry that clients would
+    /// refuse is left out, because they would refuse the whole list.
     pub(super) fn is_transparent(&self) -> bool {
         self.alone.is_some() && !self.is_hub
     }
@@ -125,9 +125,14 @@ impl ViewCatalog {
         }
     }
 
-    /// The entry with this name of its own, in a view that shows those.
+    /// The entry with this own name, if the view shows own names.
     fn bare(&self, kind: ListKind, name: &str) -> Option<ViewEntry> {
         self.is_bare.then(|| self.own(kind, name)).flatten()
+    }
+
+    /// The name under which this view lists a tool of its own.
+    pub(crate) fn name_of_tool<'a>(&self, entry: &'a Arc<Entry>) -> &'a str {
+        if self.alone.is_some() { &entry.own_name } else { self.shown_name(ListKind::Tools, entry) }
     }
 
     /// The name of an entry in a view of many upstreams.
@@ -143,12 +148,12 @@ impl ViewCatalog {
         let found = self.parts.iter().find_map(|part| part.own(kind, name));
         let found = found.or_else(|| self.is_hub.then(by_legal_name).flatten())?;
         let is_shown =
-            if self.is_transparent() { !found.entry.is_unusable } else { found.entry.fit.is_some() };
+            if self.is_transparent() { !found.entry.is_unusable } else { found.entry.sanitized.is_some() };
         is_shown.then_some(found)
     }
 
-    /// A tool that the upstream of this view does not list and may know all the same. A profile shows what it names
-    /// and nothing else.
+    /// A tool that the upstream of this view does not list, but may have. Never in a profile, which shows only what it
+    /// names.
     pub(crate) fn unlisted_tool(&self, name: &str) -> Option<ViewEntry> {
         let upstream = self.alone.as_ref().filter(|_| self.is_transparent() && self.profile.is_none())?;
         let has_tools = upstream.definitions()?.greeting.capabilities.member("tools").is_some();
@@ -164,7 +169,7 @@ impl ViewCatalog {
     pub(crate) fn tool_by_own_name(&self, name: &str) -> Option<ViewEntry> {
         self.names.as_ref()?;
         let mut found = self.parts.iter().filter_map(|part| part.own(ListKind::Tools, name));
-        let one = found.next().filter(|one| one.entry.fit.is_some())?;
+        let one = found.next().filter(|one| one.entry.sanitized.is_some())?;
         found.next().is_none().then_some(one)
     }
 
@@ -175,7 +180,7 @@ impl ViewCatalog {
         part.map_or_else(of_unknown, |part| part.default.clone())
     }
 
-    /// Why a name is not shown, where an upstream does define it.
+    /// The reason why an entry that an upstream defines is not shown.
     pub(crate) fn why_left_out(&self, name: &str) -> Option<&str> {
         let clashes = self.names.iter().flat_map(|names| &names.clashes);
         let mut clashes = clashes.filter(|(entry, _)| *entry.canonical == *name);
@@ -193,7 +198,7 @@ impl ViewCatalog {
         self.upstreams().find(|upstream| upstream.id().as_str().eq_ignore_ascii_case(id))
     }
 
-    /// Whose resource a URI names, and the URI at its owner.
+    /// The upstream that owns the resource of a shown URI, and the URI at that upstream.
     pub(crate) fn resource(&self, shown: &str) -> Option<(Arc<Upstream>, String)> {
         if let Some(alone) = &self.alone {
             return Some((alone.clone(), shown.to_owned()));
@@ -239,10 +244,10 @@ impl ViewCatalog {
             (None, Some(names)) => names.clashes.iter().any(|(other, _)| Arc::ptr_eq(other, entry)),
             (None, None) => false,
         };
-        entry.fit.is_some() && !is_taken()
+        entry.sanitized.is_some() && !is_taken()
     }
 
-    /// What a list is made of, in order.
+    /// The items of a list, in order.
     pub(super) fn items(&self, kind: ListKind) -> Box<dyn Iterator<Item = Item<'_>> + '_> {
         match kind {
             ListKind::Tools => return Box::new(self.listed_tools().map(Item::Entry)),
@@ -252,9 +257,13 @@ impl ViewCatalog {
         let listed = self.parts.iter().filter(|part| part.part.listed);
         Box::new(listed.flat_map(move |part| {
             let definitions = &part.part.definitions;
-            let both = definitions.list(kind).iter().zip(definitions.fits(kind));
-            let shown = both.filter_map(|(raw, fit)| {
-                if self.is_transparent() { (!fit.is_unusable).then_some(raw) } else { fit.entry.as_ref() }
+            let both = definitions.list(kind).iter().zip(definitions.sanitized_list(kind));
+            let shown = both.filter_map(|(raw, sanitized)| {
+                if self.is_transparent() {
+                    (!sanitized.is_unusable).then_some(raw)
+                } else {
+                    sanitized.entry.as_ref()
+                }
             });
             shown.map(|raw| Item::Resource(&part.part.upstream, raw))
         }))
@@ -265,7 +274,7 @@ impl ViewCatalog {
         match item {
             Item::Entry(entry) if self.is_transparent() => entry.own.clone(),
             Item::Entry(entry) => {
-                let own = entry.fit.as_ref().unwrap_or(&entry.own);
+                let own = entry.sanitized.as_ref().unwrap_or(&entry.own);
                 if !self.is_namespaced() {
                     // Clients refuse lists with other names; the instance's own name can be called as well.
                     let Cow::Owned(legal) = legal_name(&entry.own_name) else { return own.clone() };

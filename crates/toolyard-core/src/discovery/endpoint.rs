@@ -16,7 +16,7 @@ const PIPE: &str = "CoreFxPipe_";
 
 /// An address that was checked.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Endpoint {
+pub enum DiscoveredEndpoint {
     /// Lines over TCP: host and port.
     Tcp(String),
     /// Lines over a Unix socket.
@@ -27,7 +27,7 @@ pub enum Endpoint {
     Http(Uri),
 }
 
-/// Why a text is no endpoint.
+/// Why a text is not an endpoint.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadEndpoint {
     #[error("expected tcp://HOST:PORT, unix:///PATH, pipe://NAME or http://HOST:PORT/PATH")]
@@ -42,7 +42,7 @@ pub enum BadEndpoint {
     Http,
 }
 
-impl Endpoint {
+impl DiscoveredEndpoint {
     pub fn parse(text: &str) -> Result<Self, BadEndpoint> {
         let (scheme, rest) = text.trim().split_once("://").ok_or(BadEndpoint::Scheme)?;
         match scheme {
@@ -154,26 +154,26 @@ fn pipe(name: &str) -> PathBuf {
     Path::new(&std::env::temp_dir()).join(format!("{PIPE}{name}"))
 }
 
-fn parse_tcp(rest: &str) -> Option<Endpoint> {
+fn parse_tcp(rest: &str) -> Option<DiscoveredEndpoint> {
     let address = rest.trim_end_matches('/');
     let authority = address.parse::<Authority>().ok()?;
     let is_good = !authority.host().is_empty()
         && authority.port_u16().is_some_and(|port| port > 0)
         && !address.contains('@');
-    is_good.then(|| Endpoint::Tcp(address.to_owned()))
+    is_good.then(|| DiscoveredEndpoint::Tcp(address.to_owned()))
 }
 
 /// Without a path it is `/mcp`, the usual one.
-fn parse_http(text: &str) -> Option<Endpoint> {
+fn parse_http(text: &str) -> Option<DiscoveredEndpoint> {
     let url = text.parse::<Uri>().ok()?;
     let authority = url.authority()?;
     if authority.host().is_empty() || authority.as_str().contains('@') {
         return None;
     }
     if url.path() != "/" || url.query().is_some() {
-        return Some(Endpoint::Http(url));
+        return Some(DiscoveredEndpoint::Http(url));
     }
-    format!("{}://{authority}/mcp", url.scheme_str()?).parse().ok().map(Endpoint::Http)
+    format!("{}://{authority}/mcp", url.scheme_str()?).parse().ok().map(DiscoveredEndpoint::Http)
 }
 
 fn is_loopback(host: &str) -> bool {
@@ -202,7 +202,7 @@ fn name_of(host: &str) -> String {
     if is_own_name { "localhost".to_owned() } else { host.to_ascii_lowercase() }
 }
 
-impl fmt::Display for Endpoint {
+impl fmt::Display for DiscoveredEndpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Tcp(address) => write!(f, "tcp://{address}"),
@@ -225,7 +225,7 @@ mod tests {
     use super::*;
 
     fn check(text: &str, expected: Result<(&str, bool), BadEndpoint>) {
-        let got = Endpoint::parse(text).map(|endpoint| (endpoint.to_string(), endpoint.is_local()));
+        let got = DiscoveredEndpoint::parse(text).map(|endpoint| (endpoint.to_string(), endpoint.is_local()));
         assert_eq!(got, expected.map(|(shown, local)| (shown.to_owned(), local)), "{text}");
     }
 
@@ -254,7 +254,7 @@ mod tests {
 
     #[test]
     fn endpoints_of_one_listener_are_known_to_be_so() {
-        let listener = |text: &str| Endpoint::parse(text).unwrap().listener();
+        let listener = |text: &str| DiscoveredEndpoint::parse(text).unwrap().listener();
         assert_eq!(listener("tcp://localhost:5001"), listener("http://127.0.0.1:5001/mcp"));
         assert_eq!(listener("http://[::1]"), listener("tcp://127.0.0.1:80"));
         assert_ne!(listener("tcp://127.0.0.1:1"), listener("tcp://127.0.0.1:2"));
@@ -274,7 +274,7 @@ mod tests {
     #[test]
     fn a_listener_at_all_addresses_is_reached_at_each_of_this_machine() {
         let meets = |own: &str, other: &str| {
-            let [own, other] = [own, other].map(|text| Endpoint::parse(text).unwrap());
+            let [own, other] = [own, other].map(|text| DiscoveredEndpoint::parse(text).unwrap());
             own.is_reached_at(&other)
         };
         for own in ["http://0.0.0.0:1", "tcp://[::]:1"] {

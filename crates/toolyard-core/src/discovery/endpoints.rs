@@ -5,7 +5,7 @@ use std::time::SystemTime;
 
 use toolyard_proto::name::UpstreamId;
 
-use super::{Endpoint, Finder, Report, Sighting, Way};
+use super::{DiscoveredEndpoint, Finder, Report, Sighting, Way};
 use crate::apps::Source;
 use crate::upstream::Upstream;
 use crate::upstream::state::Phase;
@@ -14,7 +14,7 @@ use crate::upstream::state::Phase;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamedEndpoint {
     pub id: UpstreamId,
-    pub endpoint: Endpoint,
+    pub endpoint: DiscoveredEndpoint,
     /// Shown to agents.
     pub description: Option<String>,
 }
@@ -24,7 +24,7 @@ pub struct Endpoints {
     finder: Finder,
     wanted: Vec<NamedEndpoint>,
     dialled: Vec<(NamedEndpoint, Arc<Upstream>)>,
-    /// Those whose id another upstream has.
+    /// Endpoints that are not used, because another upstream has their id.
     refused: Vec<NamedEndpoint>,
     /// Whether any was ever named.
     is_used: bool,
@@ -89,7 +89,7 @@ impl Endpoints {
                 }
                 Err(taken) => {
                     if !self.refused.contains(config) {
-                        tracing::warn!(target: "apps", %id, %endpoint, "not dialled: {taken}");
+                        tracing::warn!(target: "apps", %id, %endpoint, "not connected: {taken}");
                         self.refused.push(config.clone());
                     }
                     return report.skip(origin, taken.to_string());

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use toolyard_proto::calendar::days;
 use toolyard_proto::name::{UpstreamId, sanitize_upstream_id};
 
-use super::Endpoint;
+use super::DiscoveredEndpoint;
 
 /// A clock may be a little ahead, but not more.
 const AHEAD: Duration = Duration::from_mins(1);
@@ -23,8 +23,8 @@ pub struct Instance {
     pub directory: String,
     /// Always there without an `endpoint`.
     pub port: Option<u16>,
-    /// Where it listens, if that is not MCP over HTTP at the port.
-    pub endpoint: Option<Endpoint>,
+    /// The address where the app or instance listens, if that is not MCP over HTTP at the port.
+    pub endpoint: Option<DiscoveredEndpoint>,
     pub pid: Option<u32>,
     /// As in the file; without it there, whether there is one in the directory.
     pub has_package_json: bool,
@@ -42,7 +42,7 @@ pub enum NotAnInstance {
     #[error("`port` must be from 1 to 65535")]
     Port,
     #[error("`endpoint` must be on this machine: {0}")]
-    Endpoint(String),
+    DiscoveredEndpoint(String),
     #[error("`{0}` lies in the future")]
     Future(&'static str),
 }
@@ -103,9 +103,9 @@ impl Instance {
         })
     }
 
-    /// Where to connect: its endpoint, or MCP over HTTP at its port.
-    pub fn dialled_at(&self) -> Endpoint {
-        let usual = || Endpoint::at_port(self.port.unwrap_or_default());
+    /// The address to connect to: its endpoint, or MCP over HTTP at its port.
+    pub fn dialled_at(&self) -> DiscoveredEndpoint {
+        let usual = || DiscoveredEndpoint::at_port(self.port.unwrap_or_default());
         self.endpoint.clone().unwrap_or_else(usual)
     }
 
@@ -125,12 +125,13 @@ impl Instance {
 }
 
 /// A file is only a hint, and a hint may lead only to this machine.
-fn own_endpoint(text: &str) -> Result<Endpoint, NotAnInstance> {
-    let endpoint = Endpoint::parse(text).map_err(|error| NotAnInstance::Endpoint(error.to_string()))?;
+fn own_endpoint(text: &str) -> Result<DiscoveredEndpoint, NotAnInstance> {
+    let endpoint = DiscoveredEndpoint::parse(text)
+        .map_err(|error| NotAnInstance::DiscoveredEndpoint(error.to_string()))?;
     let is_local = endpoint.is_local();
     // As it is shown: a query may be a secret.
     let shown = endpoint.to_string();
-    is_local.then_some(endpoint).ok_or_else(|| NotAnInstance::Endpoint(format!("{shown} is not")))
+    is_local.then_some(endpoint).ok_or_else(|| NotAnInstance::DiscoveredEndpoint(format!("{shown} is not")))
 }
 
 fn unix(time: SystemTime) -> u64 {
@@ -140,8 +141,12 @@ fn unix(time: SystemTime) -> u64 {
 /// Seconds since 1970 of an RFC 3339 time, to the second.
 fn seconds(text: &str) -> Option<u64> {
     let number = |range: std::ops::Range<usize>| text.get(range)?.parse::<i64>().ok();
-    let (year, month, day) = (number(0..4)?, number(5..7)?, number(8..10)?);
-    let (hour, minute, second) = (number(11..13)?, number(14..16)?, number(17..19)?);
+    let year = number(0..4)?;
+    let month = number(5..7)?;
+    let day = number(8..10)?;
+    let hour = number(11..13)?;
+    let minute = number(14..16)?;
+    let second = number(17..19)?;
     let zone = text.get(19..)?.trim_start_matches(|c: char| c == '.' || c.is_ascii_digit());
     let offset = match zone.chars().next()? {
         'Z' | 'z' => 0,
@@ -215,7 +220,10 @@ mod tests {
         assert_eq!(with("port", json!(0)), NotAnInstance::Port);
         assert_eq!(with("port", json!(65_536)), NotAnInstance::Port);
         for elsewhere in ["tcp://10.0.0.1:9", "127.0.0.1:9"] {
-            assert!(matches!(with("endpoint", json!(elsewhere)), NotAnInstance::Endpoint(_)), "{elsewhere}");
+            assert!(
+                matches!(with("endpoint", json!(elsewhere)), NotAnInstance::DiscoveredEndpoint(_)),
+                "{elsewhere}"
+            );
         }
         assert_eq!(with("last_ping", json!("2026-11-15T07:20:00Z")), NotAnInstance::Future("last_ping"));
         for garbage in ["", "{", "[]", "\"x\"", "{\"id\":", "\u{0}"] {

@@ -1,16 +1,16 @@
-//! What every way of finding apps and instances needs: the gateway, its apps, and how to connect to an endpoint.
+//! The tools of every way of finding apps and instances: the gateway, its apps, and how to connect to an endpoint.
 
 use std::sync::Arc;
 
 use toolyard_proto::name::UpstreamId;
 
-use super::Endpoint;
+use super::DiscoveredEndpoint;
 use crate::apps::{Dial, Source};
 use crate::plan::Connect;
 use crate::{Apps, Gateway};
 
 /// Makes the connection to an MCP server at an endpoint.
-pub type ConnectTo = Arc<dyn Fn(&UpstreamId, &Endpoint) -> Arc<dyn Connect> + Send + Sync>;
+pub type ConnectTo = Arc<dyn Fn(&UpstreamId, &DiscoveredEndpoint) -> Arc<dyn Connect> + Send + Sync>;
 
 /// Cheap to clone.
 #[derive(Clone)]
@@ -25,7 +25,7 @@ impl Finder {
         Self { gateway: gateway.clone(), apps: apps.clone(), connect_to }
     }
 
-    pub(super) fn dial(&self, id: &UpstreamId, endpoint: Endpoint, source: Source) -> Dial {
+    pub(super) fn dial(&self, id: &UpstreamId, endpoint: DiscoveredEndpoint, source: Source) -> Dial {
         let mcp = (self.connect_to)(id, &endpoint);
         Dial { endpoint, mcp, description: None, about: None, source }
     }

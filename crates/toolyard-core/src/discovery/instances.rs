@@ -159,7 +159,7 @@ impl Instances {
             && (&old.id, old.dialled_at()) == (&instance.id, instance.dialled_at())
         {
             self.finder.gateway.describe(upstream, instance.about());
-            // A file that is written again is a sign of life, and maybe of a dev server that offers something else.
+            // A file that is written again shows that the dev server is running, possibly with other tools.
             if upstream.state().phase == Phase::Dead {
                 upstream.wake();
             } else {

@@ -131,7 +131,9 @@ mod tests {
 
     #[test]
     fn a_listener_at_another_address_of_this_machine_does_not_count() {
-        let (first, second, local6) = ("0100007F:13EC", "0200007F:13EC", "0".repeat(24) + "01000000:13EC");
+        let first = "0100007F:13EC";
+        let second = "0200007F:13EC";
+        let local6 = "0".repeat(24) + "01000000:13EC";
         check("127.0.0.1", &[(first, "0A", 1000), (second, "0A", 1001)], Holder::Ours);
         check("127.0.0.1", &[(first, "0A", 1000), (&local6, "0A", 1001)], Holder::Ours);
         check("127.0.0.1", &[(second, "0A", 1001)], Holder::None);

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use toolyard_proto::name::{UpstreamId, sanitize_upstream_id};
 
-use super::Endpoint;
+use super::DiscoveredEndpoint;
 
 /// The variables, as pairs of endpoint and app id; an earlier pair wins.
 pub const VARIABLES: [(&str, &str); 2] =
@@ -25,20 +25,20 @@ pub struct Processes {
     root: PathBuf,
     uid: u32,
     own_pid: u32,
-    known: HashMap<u32, Known>,
+    known: HashMap<u32, KnownProcess>,
 }
 
 /// A process whose environment states where it listens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hint {
     pub id: UpstreamId,
-    pub endpoint: Endpoint,
+    pub endpoint: DiscoveredEndpoint,
     pub pid: u32,
     /// Its start time in ticks of the system, which distinguishes it from a later process of the same number.
     pub started: u64,
 }
 
-/// What one look showed.
+/// The result of one look at the processes.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Look {
     /// One for each endpoint and each id, from the oldest process.
@@ -52,7 +52,7 @@ pub struct Look {
 }
 
 #[derive(Debug)]
-struct Known {
+struct KnownProcess {
     stat: Stat,
     environment: Environment,
 }
@@ -62,10 +62,10 @@ struct Known {
 enum Environment {
     Nothing,
     Unreadable,
-    Endpoint { endpoint: String, app_id: Option<String> },
+    DiscoveredEndpoint { endpoint: String, app_id: Option<String> },
 }
 
-/// What the system's table states about a process.
+/// The entry of a process in the system's table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Stat {
     parent: u32,
@@ -75,7 +75,7 @@ struct Stat {
 }
 
 impl Processes {
-    /// Those of this user, except this one and its children.
+    /// A scan of the processes of this user, except this process and its children.
     pub fn new(uid: u32, own_pid: u32) -> Self {
         Self::at(Path::new("/proc"), uid, own_pid)
     }
@@ -90,7 +90,7 @@ impl Processes {
     }
 
     /// `refuse` returns why a listener is not used, if it is not.
-    pub fn look(&mut self, refuse: impl Fn(&Endpoint) -> Option<String>) -> Look {
+    pub fn look(&mut self, refuse: impl Fn(&DiscoveredEndpoint) -> Option<String>) -> Look {
         let read = self.refresh();
         let mut look = Look { read, ..Look::default() };
         let mut found: Vec<(u64, u32, Environment)> = self
@@ -107,12 +107,14 @@ impl Processes {
                     look.unreadable += 1;
                     continue;
                 }
-                Environment::Endpoint { endpoint, app_id } => (endpoint, app_id),
+                Environment::DiscoveredEndpoint { endpoint, app_id } => (endpoint, app_id),
             };
             let hint = judge(&endpoint, app_id.as_deref(), &refuse);
             let hint = hint.and_then(|(id, endpoint)| match listeners.get(&endpoint.listener()) {
                 Some(first) if *first == id.fold() => Ok(None),
-                Some(first) => Err(format!("{endpoint} is known as `{first}`, from an older process")),
+                Some(first) => {
+                    Err(format!("{endpoint} already has the id `{first}`, from an earlier process"))
+                }
                 None if ids.contains(&id.fold()) => {
                     Err(format!("the id `{id}` is that of an older process, which listens elsewhere"))
                 }
@@ -143,7 +145,7 @@ impl Processes {
             }
             read += 1;
             let environment = read_environment(&self.root.join(pid.to_string()).join("environ"));
-            self.known.insert(*pid, Known { stat: *stat, environment });
+            self.known.insert(*pid, KnownProcess { stat: *stat, environment });
         }
         read
     }
@@ -211,15 +213,19 @@ fn read_environment(path: &Path) -> Environment {
         (!text.trim().is_empty()).then(|| text.into_owned())
     };
     let hint = VARIABLES.iter().find_map(|(endpoint, app_id)| Some((find(endpoint)?, find(app_id))));
-    hint.map_or(Environment::Nothing, |(endpoint, app_id)| Environment::Endpoint { endpoint, app_id })
+    hint.map_or(Environment::Nothing, |(endpoint, app_id)| Environment::DiscoveredEndpoint {
+        endpoint,
+        app_id,
+    })
 }
 
 fn judge(
     endpoint: &str,
     app_id: Option<&str>,
-    refuse: impl Fn(&Endpoint) -> Option<String>,
-) -> Result<(UpstreamId, Endpoint), String> {
-    let endpoint = Endpoint::parse(endpoint).map_err(|error| format!("its endpoint is not used: {error}"))?;
+    refuse: impl Fn(&DiscoveredEndpoint) -> Option<String>,
+) -> Result<(UpstreamId, DiscoveredEndpoint), String> {
+    let endpoint =
+        DiscoveredEndpoint::parse(endpoint).map_err(|error| format!("its endpoint is not used: {error}"))?;
     if !endpoint.is_local() {
         return Err(format!("{endpoint} is not on this machine"));
     }
@@ -236,11 +242,13 @@ fn judge(
 }
 
 /// A name for an app without an id, the same for every process that inherited the variable.
-fn id_of(endpoint: &Endpoint) -> UpstreamId {
+fn id_of(endpoint: &DiscoveredEndpoint) -> UpstreamId {
     let name = match endpoint {
-        Endpoint::Local(path) => path.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
-        Endpoint::Pipe(name) => name.clone(),
-        Endpoint::Tcp(_) | Endpoint::Http(_) => {
+        DiscoveredEndpoint::Local(path) => {
+            path.file_stem().unwrap_or_default().to_string_lossy().into_owned()
+        }
+        DiscoveredEndpoint::Pipe(name) => name.clone(),
+        DiscoveredEndpoint::Tcp(_) | DiscoveredEndpoint::Http(_) => {
             let listener = endpoint.listener();
             // The usual name of this machine is left out.
             format!("app-{}", listener.strip_prefix("localhost:").unwrap_or(&listener))

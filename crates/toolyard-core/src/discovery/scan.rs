@@ -7,13 +7,13 @@ use std::time::{Duration, SystemTime};
 
 use serde_json::json;
 
-use super::{Endpoint, Finder, Hint, Look, Processes, Report, Sighting, VARIABLES, Way};
+use super::{DiscoveredEndpoint, Finder, Hint, Look, Processes, Report, Sighting, VARIABLES, Way};
 use crate::apps::Source;
 use crate::upstream::Upstream;
 use crate::upstream::state::Phase;
 
 /// Why a listener needs no hint: it is the gateway's own, or the config names it.
-pub type WhyKnown = Arc<dyn Fn(&Endpoint) -> Option<String> + Send + Sync>;
+pub type WhyKnown = Arc<dyn Fn(&DiscoveredEndpoint) -> Option<String> + Send + Sync>;
 
 pub struct Scan {
     finder: Finder,
@@ -83,7 +83,7 @@ impl Scan {
         if let Some((old, upstream)) = self.dialled.get_mut(&hint.endpoint.listener())
             && upstream.state().phase != Phase::Ended
         {
-            // Another process with the same hint is a sign of life.
+            // Another process with the same hint shows that the app is running.
             if old.pid != hint.pid && upstream.state().phase != Phase::Active {
                 upstream.wake();
             }
@@ -100,7 +100,7 @@ impl Scan {
                 report.found.push(sighting);
             }
             Err(taken) => {
-                tracing::debug!(target: "apps", id = %hint.id, "not dialled: {taken}");
+                tracing::debug!(target: "apps", id = %hint.id, "not connected: {taken}");
                 report.skip(origin, taken.to_string());
             }
         }

@@ -1,9 +1,10 @@
-//! What each kind of discovery has found and left out, so that users can see why an upstream is missing.
+//! The upstreams that each kind of discovery has found and left out, so that users can see why an upstream is missing.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use crate::report::at;
@@ -36,10 +37,10 @@ impl Way {
     }
 }
 
-/// What one kind of discovery found when it last looked.
+/// The results of one kind of discovery when it last looked.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// Where it looks: folders, names of variables, keys.
+    /// The places where discovery looks: folders, names of variables, keys.
     pub places: Vec<String>,
     /// How often; `None` for once.
     pub every: Option<Duration>,
@@ -77,7 +78,7 @@ impl Report {
 }
 
 impl Sightings {
-    /// What each kind of discovery has found, as `toolyard doctor` reads it.
+    /// The results of each kind of discovery, as `toolyard doctor` reads them.
     pub fn to_json(&self) -> Value {
         let way = |(way, report): (Way, Report)| {
             let found = report
@@ -99,12 +100,12 @@ impl Sightings {
     }
 
     pub fn saw(&self, way: Way, report: Report) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(way, report);
+        self.0.lock().insert(way, report);
     }
 
     /// The reports of the kinds that are used.
     pub fn reports(&self) -> Vec<(Way, Report)> {
-        let reports = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let reports = self.0.lock();
         reports.iter().map(|(way, report)| (*way, report.clone())).collect()
     }
 }

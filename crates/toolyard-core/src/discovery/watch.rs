@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_happens_in_a_folder_is_reported() {
+    async fn changes_in_a_folder_are_reported() {
         let folder = tempfile::tempdir().unwrap();
         let (file, other) = (folder.path().join("a"), folder.path().join("b"));
         let mut watch = Watch::over(&[folder.path().to_owned()]);

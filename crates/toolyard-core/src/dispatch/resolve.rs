@@ -1,60 +1,16 @@
-//! What a request names: the view, the entry or the upstream behind a name, a URI or a task id, or why there is none.
+//! Finds the upstream behind a reference, a URI or a task id, and explains why a name leads nowhere.
 
-use std::ops::Range;
 use std::sync::Arc;
 
 use toolyard_model::Request;
 use toolyard_proto::uri::ResultKind;
 use toolyard_proto::{CallError, Params, Raw, Reason};
 
+use super::{edits, member, string_member, view};
 use crate::call::Edits;
-use crate::catalog::{Snapshot, ViewCatalog, ViewEntry};
+use crate::catalog::{Snapshot, ViewCatalog};
 use crate::upstream::Upstream;
 use crate::{bridge, hub, tasks};
-
-pub(super) fn view<'a>(snapshot: &'a Snapshot, request: &Request) -> Result<&'a Arc<ViewCatalog>, CallError> {
-    snapshot.seen_by(&request.origin).ok_or_else(|| CallError::invalid_params("there is no such view"))
-}
-
-pub(super) fn string_member(params: &Params, key: &str) -> Result<String, CallError> {
-    let text = params.slice(member(params, key)?).as_string();
-    text.ok_or_else(|| must_be_string(key))
-}
-
-/// Where a member is that decides about a request. The upstream must not be able to read another one.
-fn member(params: &Params, key: &str) -> Result<Range<usize>, CallError> {
-    let found = params.find_once(key);
-    found
-        .map_err(|_| CallError::invalid_params(format!("duplicate `{key}` in `params`")))?
-        .ok_or_else(|| must_be_string(key))
-}
-
-fn must_be_string(key: &str) -> CallError {
-    CallError::invalid_params(format!("`params.{key}` must be a string"))
-}
-
-/// What a request names.
-pub(super) struct Named {
-    pub(super) found: ViewEntry,
-    /// Where the name is in the parameters, if it is not the upstream's own.
-    pub(super) renamed_at: Option<Range<usize>>,
-    /// Whether the answer is seen in a view of many upstreams.
-    pub(super) is_namespaced: bool,
-}
-
-pub(super) fn named_entry<'a>(
-    snapshot: &'a Snapshot,
-    request: &Request,
-    look_up: impl FnOnce(&'a ViewCatalog, &str) -> Result<ViewEntry, CallError>,
-) -> Result<Named, CallError> {
-    let at = member(&request.params, "name")?;
-    let raw = request.params.slice(at.clone());
-    let name = raw.text().ok_or_else(|| must_be_string("name"))?;
-    let view = view(snapshot, request)?;
-    let found = look_up(view, &name)?;
-    let renamed_at = (view.is_namespaced() || *name != found.entry.own_name).then_some(at);
-    Ok(Named { found, renamed_at, is_namespaced: view.is_namespaced() })
-}
 
 pub(super) fn unknown(
     snapshot: &Snapshot,
@@ -77,7 +33,7 @@ pub(super) fn unknown(
             "`search_tools` finds tools by words, and `call_tool` calls them by the name that it returns";
         return CallError::invalid_params(format!("unknown tool `{name}`; {how}"));
     }
-    CallError::invalid_params(format!("unknown {what} `{name}`; `{what}s/list` shows what there is"))
+    CallError::invalid_params(format!("unknown {what} `{name}`; `{what}s/list` lists the available ones"))
 }
 
 pub(super) fn unknown_resource(uri: &str) -> CallError {
@@ -117,13 +73,6 @@ pub(super) fn without_instance(
         (true, _, Some(silent)) => Some(hub::silent(silent)),
         _ => None,
     }
-}
-
-pub(super) fn edits(request: &Request, upstream: &Upstream, kind: ResultKind) -> Edits {
-    let has_resources = upstream.definitions().is_some_and(|definitions| definitions.has_resources());
-    let has_inbox = bridge::has_inbox(&request.origin);
-    let tasks = tasks::declared(&request.origin) || has_inbox && request.params.member("task").is_some();
-    Edits { uris: has_resources.then_some(kind), tasks }
 }
 
 pub(super) fn complete_target(

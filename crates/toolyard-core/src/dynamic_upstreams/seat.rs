@@ -1,8 +1,9 @@
-//! The seat of an upstream that connects to the gateway: its links are handed over, not opened.
+//! The seat of an upstream that connects to the gateway itself: the gateway does not open its links, but receives them
+//! here.
 
 use std::fmt;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 use toolyard_model::BoxFuture;
 use toolyard_proto::{Reason, Revision};
@@ -11,19 +12,19 @@ use crate::plan::{AfterLoss, Connect, Connected};
 
 #[derive(Default)]
 pub struct Seat {
-    state: Mutex<State>,
+    state: Mutex<SeatState>,
     taken: Notify,
 }
 
 #[derive(Default)]
-struct State {
+struct SeatState {
     arrived: Option<Connected>,
     has_left: bool,
 }
 
 impl Seat {
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> MutexGuard<'_, SeatState> {
+        self.state.lock()
     }
 
     /// Hands a link over; the caller must wake the upstream afterwards. A previous link that was not taken is dropped.
@@ -48,12 +49,12 @@ impl Seat {
         }
     }
 
-    /// The app was reached again, so it has not left.
+    /// The app has been reached again, so it is not gone.
     pub(crate) fn is_back(&self) {
         self.state().has_left = false;
     }
 
-    /// The app leaves for good, and has announced that: its entries leave the lists as soon as its link has ended.
+    /// The app has announced that it leaves for good: its entries are removed from the lists as soon as its link ends.
     pub fn goodbye(&self) {
         self.state().has_left = true;
     }

@@ -1,4 +1,4 @@
-//! What `instances_call` calls: the same request under the name of the instance's tool. From there on it is
+//! The call that `instances_call` makes: the same request under the name of the instance's tool. From there on it is
 //! a call like any other, with the steps, the progress and the cancel of that tool, and its unchanged answer.
 
 use std::sync::Arc;
@@ -13,13 +13,16 @@ use crate::catalog::{Entry, Snapshot, ViewCatalog, ViewEntry, Visibility};
 use crate::upstream::Upstream;
 
 /// The inner request, and the tool it names.
-pub(crate) struct Led {
+pub(crate) struct InstanceCall {
     pub(crate) request: Request,
     pub(crate) found: ViewEntry,
 }
 
 /// The request that `request` wraps.
-pub(crate) fn lead(snapshot: &Snapshot, request: &Request) -> Result<Led, CallError> {
+pub(crate) fn resolve_instances_call(
+    snapshot: &Snapshot,
+    request: &Request,
+) -> Result<InstanceCall, CallError> {
     let at = request.params.find_once("arguments");
     let at = at.map_err(|_| CallError::invalid_params("duplicate `arguments` in `params`"))?;
     let given = at.map_or_else(Raw::empty_object, |at| request.params.slice(at));
@@ -37,7 +40,7 @@ pub(crate) fn lead(snapshot: &Snapshot, request: &Request) -> Result<Led, CallEr
         request.params.without(&["task"]).with("name", &found.entry.own_name_raw).with("arguments", &inner);
     // The headers belong to the outer call.
     let request = Request { params: params.into(), headers: None, relay: false, ..request.clone() };
-    Ok(Led { request, found })
+    Ok(InstanceCall { request, found })
 }
 
 /// The instance that a request means: by handle, by id, or the one that its session is connected to.
@@ -68,7 +71,7 @@ fn redeemed(snapshot: &Snapshot, request: &Request, handle: &str) -> Result<Arc<
     let rules = snapshot.rules();
     let id = rules.hub.handles.redeem(handle, &request.origin.principal, Instant::now());
     let id = id.ok_or_else(|| {
-        refused("not connected to an instance: this handle was given back, has expired or was never given to you; `instances_connect` gives one")
+        refused("not connected to an instance: the handle was released, has expired or belongs to another client; `instances_connect` returns a new one")
     })?;
     snapshot.find(&id).cloned().ok_or_else(|| {
         CallError::unavailable(format!("not connected to an instance: `{id}` is no longer there; {HOW}"))

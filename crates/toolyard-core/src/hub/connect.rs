@@ -86,7 +86,7 @@ impl Desk<'_> {
             let handle = needed(arguments, "handle")?;
             let id = hub.handles.retract(handle, &origin.principal, Instant::now());
             let id = id.ok_or_else(|| {
-                refused("this handle was given back, has expired or was never given to you")
+                refused("the handle was released, has expired or belongs to another client; `instances_connect` returns a new one")
             })?;
             return Ok(disconnected(
                 json!({ "message": format!("Disconnected from instance {id}"), "upstream": id.as_str() }),
@@ -153,6 +153,7 @@ fn failed(error: CallError) -> CallError {
 }
 
 fn names(definitions: &Definitions) -> Vec<String> {
-    let tools = definitions.fits(ListKind::Tools).iter().filter_map(|fit| fit.entry.as_ref());
+    let tools =
+        definitions.sanitized_list(ListKind::Tools).iter().filter_map(|sanitized| sanitized.entry.as_ref());
     tools.filter_map(|tool| tool.member("name")?.as_string()).collect()
 }

@@ -4,9 +4,10 @@
 //! A handle is sealed with the gateway's keys, so that it survives a restart of the gateway: the start counts as a use.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use parking_lot::{Mutex, MutexGuard};
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 use toolyard_model::Principal;
@@ -39,7 +40,7 @@ struct Handle {
     is_retracted: bool,
 }
 
-/// What a handle holds.
+/// The content of a handle.
 #[derive(Deserialize, Serialize)]
 struct Sealed {
     /// The run of the gateway that issued it.
@@ -56,7 +57,7 @@ impl Handles {
     }
 
     fn known(&self) -> MutexGuard<'_, HashMap<String, Handle>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+        self.known.lock()
     }
 
     pub(super) fn issue(&self, principal: &Principal, instance: &UpstreamId, now: Instant) -> String {
@@ -168,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn a_handle_is_good_for_its_owner_and_for_an_hour_after_it_was_used() {
+    fn a_handle_is_valid_for_its_owner_until_an_hour_after_its_last_use() {
         let (handles, now) = (handles(), Instant::now());
         let (ann, bob) = (Principal::token("ann"), Principal::token("bob"));
         let key = handles.issue(&ann, &shop(), now);
@@ -186,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn a_handle_of_an_earlier_run_is_good_for_its_owner_for_an_hour_after_the_start() {
+    fn a_handle_of_an_earlier_run_is_valid_for_its_owner_until_an_hour_after_the_start() {
         let folder = tempfile::tempdir().unwrap();
         let started = || Handles::new(Arc::new(StateKeys::new(Some(folder.path()))));
         let (ann, bob) = (Principal::token("ann"), Principal::token("bob"));

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::upstream::state::Phase;
 
-/// Of `instances_list`.
+/// The output schema of `instances_list`.
 pub(super) fn list() -> Value {
     let (text, count) = (json!({ "type": "string" }), json!({ "type": "integer", "minimum": 0 }));
     let at = json!({ "type": "string", "format": "date-time" });
@@ -23,7 +23,7 @@ pub(super) fn list() -> Value {
     object(&json!({ "instances": { "type": "array", "items": instance } }))
 }
 
-/// Of `instances_health`.
+/// The output schema of `instances_health`.
 pub(super) fn health() -> Value {
     let (text, count) = (json!({ "type": "string" }), json!({ "type": "integer", "minimum": 0 }));
     let step = object(&json!({ "from": text, "to": text, "at": text, "reason": or_null("string") }));

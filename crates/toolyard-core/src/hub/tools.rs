@@ -17,7 +17,7 @@ pub(crate) fn with_slash(name: &str) -> String {
     name.replacen('_', "/", 1)
 }
 
-/// In the hub view.
+/// The tools of the hub view.
 pub(crate) fn hub_tools() -> Vec<Raw> {
     let connect = "Connects this session to an instance. From then on its tools, resources and prompts are listed and can be used under their own names, beside these tools. A session is connected to one instance at a time: connecting to another one switches.";
     let disconnect =
@@ -40,10 +40,10 @@ pub(crate) fn hub_tools() -> Vec<Raw> {
     ]
 }
 
-/// Of `yard`, for clients without a session too.
+/// The instance tools of `yard`, which need no session.
 pub(crate) fn yard_tools() -> Vec<Raw> {
-    let connect = "Connects to an instance and gives a handle for `instances_call`. A handle is good only for who asked for it, until it is given back, or for 1 hour after it was last used. Lists do not change: the tools of every instance are listed under its id anyway.";
-    let disconnect = "Gives a handle back.";
+    let connect = "Connects to an instance and returns a handle for `instances_call`. Only the caller can use the handle. It is valid until it is released, or for 1 hour after its last use. Lists do not change: the tools of every instance are listed under its id anyway.";
+    let disconnect = "Releases a handle.";
     let call = "Calls a tool of an instance by its own name and returns that tool's own answer. `handle` or `instance_id` selects the instance.";
     let fields = properties(&["handle", "instance_id", "tool", "arguments"]);
     vec![
@@ -51,7 +51,7 @@ pub(crate) fn yard_tools() -> Vec<Raw> {
             "Every dev-server instance that was found on this machine: where it is, and the state of the connection to it. Their tools are listed under their ids.",
         ),
         writing(CONNECT, "Connect to an instance", connect, &properties(&["instance_id"]), &["instance_id"]),
-        writing(DISCONNECT, "Give a handle back", disconnect, &properties(&["handle"]), &["handle"]),
+        writing(DISCONNECT, "Release a handle", disconnect, &properties(&["handle"]), &["handle"]),
         health(),
         writing(CALL, "Call a tool of an instance", call, &fields, &["tool"]),
     ]

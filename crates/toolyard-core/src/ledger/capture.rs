@@ -1,4 +1,4 @@
-//! What is kept of an answer: its beginning, its length and its digest. Filled while the answer passes.
+//! The part of an answer that is kept: its beginning, its length and its digest. Filled while the answer passes.
 
 use bytes::Bytes;
 use sha2::{Digest, Sha256};
@@ -17,7 +17,7 @@ pub(crate) struct Capture {
     hasher: Option<Sha256>,
 }
 
-/// What was kept of an answer.
+/// The part of an answer that was kept.
 #[derive(Clone, Debug)]
 pub struct Captured {
     /// Its beginning, up to 64 KiB.

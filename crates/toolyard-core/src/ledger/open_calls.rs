@@ -3,15 +3,16 @@
 
 use std::fmt;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 
 use futures_util::task::AtomicWaker;
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 use toolyard_model::Origin;
-use toolyard_proto::Params;
+use toolyard_proto::{Params, Revision};
 
 use super::{Record, SpanContext};
 use crate::call::Trace;
@@ -22,6 +23,7 @@ const PLACES: usize = 1_024;
 const TRIES: usize = 8;
 /// How many notes of steps are kept of one call.
 const MOST_NOTES: usize = 32;
+const NO_REVISION: u8 = u8::MAX;
 
 /// A point on the way of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,7 +34,7 @@ pub enum Mark {
     Leased,
     /// The upstream has answered, at least with the head of its answer.
     Answered,
-    /// It has got its turn from every limit; not reached without limits.
+    /// The call has got its turn from every limit; not reached without limits.
     Queued,
     /// Hooks before the call have run; not reached without them.
     Hooked,
@@ -44,7 +46,7 @@ impl Mark {
     const COUNT: usize = 6;
 }
 
-/// What a step decided.
+/// The decision of a step.
 #[derive(Clone, Debug)]
 pub struct Note {
     pub step: &'static str,
@@ -55,6 +57,7 @@ pub struct Note {
 
 /// One call from the moment it was opened. It outlives the call where its details are kept.
 pub struct OpenCall {
+    /// As it was opened; [`trace_now`](Self::trace_now) counts what has happened since.
     pub trace: Trace,
     /// As it was opened: without status and duration.
     pub record: Record,
@@ -66,9 +69,12 @@ pub struct OpenCall {
     notes: Mutex<Vec<Note>>,
     spans: OnceLock<Box<SpanContext>>,
     attempts: AtomicU32,
+    rounds: AtomicU32,
     is_cancelled: AtomicBool,
     waker: AtomicWaker,
     place: AtomicUsize,
+    /// The index of the upstream's protocol version; [`NO_REVISION`] while there is no link.
+    upstream_revision: AtomicU8,
 }
 
 impl OpenCall {
@@ -83,9 +89,11 @@ impl OpenCall {
             notes: Mutex::default(),
             spans: OnceLock::new(),
             attempts: AtomicU32::new(1),
+            rounds: AtomicU32::new(trace.round),
             is_cancelled: AtomicBool::new(false),
             waker: AtomicWaker::new(),
             place: AtomicUsize::new(usize::MAX),
+            upstream_revision: AtomicU8::new(NO_REVISION),
         }
     }
 
@@ -96,6 +104,17 @@ impl OpenCall {
     /// The call has reached this point.
     pub fn reach(&self, mark: Mark) {
         self.marks[mark as usize].store(self.micros() + 1, Ordering::Relaxed);
+    }
+
+    /// There is a link to its upstream, which speaks this protocol version.
+    pub(crate) fn leased(&self, revision: Revision) {
+        self.upstream_revision.store(revision as u8, Ordering::Relaxed);
+        self.reach(Mark::Leased);
+    }
+
+    /// The protocol version of its upstream, once there is a link.
+    pub fn upstream_revision(&self) -> Option<Revision> {
+        Revision::ALL.get(usize::from(self.upstream_revision.load(Ordering::Relaxed))).copied()
     }
 
     /// When it reached this point, in microseconds since it was opened.
@@ -121,7 +140,7 @@ impl OpenCall {
         }
     }
 
-    /// What was sent last is answered in full.
+    /// Records that the last exchange was answered in full.
     pub(crate) fn end_send(&self) {
         if let Some(spans) = self.spans() {
             spans.end(self.micros());
@@ -137,7 +156,7 @@ impl OpenCall {
         }
     }
 
-    /// It was sent once more, for this reason.
+    /// Records that the call was sent once more, for this reason.
     pub fn sent_again(&self, why: impl Into<String>) {
         self.attempts.fetch_add(1, Ordering::Relaxed);
         self.note("retry", why);
@@ -148,8 +167,23 @@ impl OpenCall {
         self.attempts.load(Ordering::Relaxed)
     }
 
+    /// The client has answered what it was asked during the call: the next round begins.
+    pub(crate) fn was_answered(&self) {
+        self.rounds.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The round that it is in.
+    pub fn rounds(&self) -> u32 {
+        self.rounds.load(Ordering::Relaxed)
+    }
+
+    /// Which call it is, with its round and attempt at this moment.
+    pub fn trace_now(&self) -> Trace {
+        Trace { round: self.rounds(), attempt: self.attempts(), ..self.trace }
+    }
+
     fn notes_mut(&self) -> MutexGuard<'_, Vec<Note>> {
-        self.notes.lock().unwrap_or_else(PoisonError::into_inner)
+        self.notes.lock()
     }
 
     pub fn notes(&self) -> Vec<Note> {
@@ -181,8 +215,9 @@ impl OpenCall {
             json.as_object_mut().map(|json| json.remove(key));
         }
         json["durationMs"] = json!(to_milliseconds(self.micros()));
+        json["attempts"] = json!(self.attempts());
         json["call"] = json!(self.trace.call);
-        json["round"] = json!(self.trace.round);
+        json["round"] = json!(self.rounds());
         json["parent"] = json!(self.trace.parent);
         json["state"] = json!("open");
         json
@@ -226,7 +261,7 @@ impl OpenCalls {
     pub(super) fn add(&self, call: &Arc<OpenCall>) {
         let start = self.next.fetch_add(1, Ordering::Relaxed);
         for place in (0..TRIES).map(|off| (start + off) % PLACES) {
-            if let Ok(mut free) = self.places[place].try_lock()
+            if let Some(mut free) = self.places[place].try_lock()
                 && free.is_none()
             {
                 *free = Some(call.clone());
@@ -238,15 +273,13 @@ impl OpenCalls {
 
     pub(super) fn remove(&self, call: &OpenCall) {
         if let Some(place) = self.places.get(call.place.load(Ordering::Relaxed)) {
-            place.lock().unwrap_or_else(PoisonError::into_inner).take();
+            place.lock().take();
         }
     }
 
     /// The calls under way, the oldest first.
     pub(super) fn all(&self) -> Vec<Arc<OpenCall>> {
-        let read = |place: &Mutex<Option<Arc<OpenCall>>>| {
-            place.lock().unwrap_or_else(PoisonError::into_inner).clone()
-        };
+        let read = |place: &Mutex<Option<Arc<OpenCall>>>| place.lock().clone();
         let mut all: Vec<Arc<OpenCall>> = self.places.iter().filter_map(read).collect();
         all.sort_by_key(|call| call.trace.call);
         all

@@ -51,7 +51,7 @@ pub enum Status {
 }
 
 impl Status {
-    /// Of a call that was answered with a result.
+    /// The status of a call that was answered with a result.
     pub(crate) fn of_result(method: &Method, result: &Raw) -> Self {
         let may_fail = *method == Method::TOOLS_CALL && glance::may_have_failed(result.as_bytes());
         let failed = may_fail && result.member("isError").is_some_and(|flag| flag.as_str() == "true");

@@ -1,17 +1,18 @@
 //! The last calls. Each writes to a place of its own, so that calls do not wait for each other here.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+
+use parking_lot::Mutex;
 
 use super::{Ended, Record};
 
 /// How many calls are remembered.
 const PLACES: usize = 256;
 
-type Place = Mutex<Option<(usize, Ended)>>;
+type RingSlot = Mutex<Option<(usize, Ended)>>;
 
 pub(super) struct Ring {
-    places: [Place; PLACES],
+    places: [RingSlot; PLACES],
     next: AtomicUsize,
 }
 
@@ -25,14 +26,14 @@ impl Ring {
     pub(super) fn push(&self, ended: Ended) {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         // Locked only if as many calls end at the same moment as there are places, or by a reader.
-        if let Ok(mut place) = self.places[number % PLACES].try_lock() {
+        if let Some(mut place) = self.places[number % PLACES].try_lock() {
             *place = Some((number, ended));
         }
     }
 
-    /// With the number of each, which only grows.
+    /// The records, newest first, each with its number, which only grows.
     pub(super) fn newest_first(&self) -> Vec<(usize, Ended)> {
-        let read = |place: &Place| place.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let read = |place: &RingSlot| place.lock().clone();
         let mut all: Vec<(usize, Ended)> = self.places.iter().filter_map(read).collect();
         all.sort_by_key(|(number, _)| std::cmp::Reverse(*number));
         all

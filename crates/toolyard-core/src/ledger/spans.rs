@@ -1,9 +1,10 @@
 //! The place of a call in a distributed trace. A sink that exports traces gives it to the call; without one, a call
 //! has none and nothing is added to what is sent.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use data_encoding::HEXLOWER;
+use parking_lot::{Mutex, MutexGuard};
 use toolyard_proto::{Params, Raw};
 
 /// How many sends of one call have spans of their own.
@@ -48,7 +49,7 @@ impl SpanContext {
     }
 
     fn sends_mut(&self) -> MutexGuard<'_, Vec<Sending>> {
-        self.sends.lock().unwrap_or_else(PoisonError::into_inner)
+        self.sends.lock()
     }
 
     /// The parameters as they are sent: the span of this send is the parent of what the upstream does.
@@ -74,7 +75,7 @@ impl SpanContext {
     }
 }
 
-/// What `_meta` of a request has about its trace.
+/// The trace context in the `_meta` of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Caller {
     /// Nothing that can be read.
@@ -94,7 +95,10 @@ pub fn caller(params: &Params) -> Caller {
 /// `00-TRACE-SPAN-FLAGS` in lower case hex. Later versions may have more fields.
 fn parse(text: &str) -> Option<Caller> {
     let mut fields = text.split('-');
-    let (version, trace, span, flags) = (fields.next()?, fields.next()?, fields.next()?, fields.next()?);
+    let version = fields.next()?;
+    let trace = fields.next()?;
+    let span = fields.next()?;
+    let flags = fields.next()?;
     let [version] = hex::<1>(version)?;
     let has_known_form = version != u8::MAX && (version != 0 || fields.next().is_none());
     let (trace, span, [flags]) = (hex::<16>(trace)?, hex::<8>(span)?, hex::<1>(flags)?);
@@ -150,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_sent_names_the_span_of_the_send_and_keeps_every_other_byte() {
+    fn the_sent_request_names_its_span_and_keeps_every_other_byte() {
         let with_parent = SpanContext::new([1; 16], [2; 8], Some([3; 8]));
         let sent = with_parent.begin(
             &"x".into(),

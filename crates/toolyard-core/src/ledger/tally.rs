@@ -18,7 +18,7 @@ pub struct Tally {
 pub struct Count {
     pub calls: u64,
     pub failed: u64,
-    /// Of all calls together.
+    /// The total duration of all calls.
     pub busy: Duration,
     pub slowest: Duration,
 }

@@ -31,9 +31,9 @@ impl Key {
     }
 }
 
-/// Where in a line of an event stream the reader is.
+/// The reader's position in a line of an event stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Line {
+enum LinePosition {
     /// So many characters of `data:` have been seen.
     Start(usize),
     Data,
@@ -43,7 +43,7 @@ enum Line {
 #[derive(Debug)]
 pub(crate) struct Verdict {
     /// `None` if the whole body is one message.
-    line: Option<Line>,
+    line: Option<LinePosition>,
     depth: u32,
     /// The keys that lead here, of the first two levels.
     keys: [Key; 2],
@@ -60,7 +60,7 @@ pub(crate) struct Verdict {
 impl Verdict {
     pub(crate) fn new(kind: RelayKind) -> Self {
         Self {
-            line: (kind == RelayKind::Sse).then_some(Line::Start(0)),
+            line: (kind == RelayKind::Sse).then_some(LinePosition::Start(0)),
             depth: 0,
             keys: [Key::Other; 2],
             word: Vec::with_capacity(LONGEST_WORD),
@@ -96,17 +96,19 @@ impl Verdict {
     }
 
     /// A message may span several lines; lines without data are skipped.
-    fn in_line(&mut self, line: Line, byte: u8) {
+    fn in_line(&mut self, line: LinePosition, byte: u8) {
         const DATA: &[u8] = b"data:";
         self.line = Some(match (line, byte) {
-            (_, b'\n' | b'\r') => Line::Start(0),
-            (Line::Start(seen), byte) if DATA[seen] == byte && seen + 1 == DATA.len() => Line::Data,
-            (Line::Start(seen), byte) if DATA[seen] == byte => Line::Start(seen + 1),
-            (Line::Data, byte) => {
-                self.step(byte);
-                Line::Data
+            (_, b'\n' | b'\r') => LinePosition::Start(0),
+            (LinePosition::Start(seen), byte) if DATA[seen] == byte && seen + 1 == DATA.len() => {
+                LinePosition::Data
             }
-            _ => Line::Other,
+            (LinePosition::Start(seen), byte) if DATA[seen] == byte => LinePosition::Start(seen + 1),
+            (LinePosition::Data, byte) => {
+                self.step(byte);
+                LinePosition::Data
+            }
+            _ => LinePosition::Other,
         });
     }
 

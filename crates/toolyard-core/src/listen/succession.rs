@@ -17,13 +17,13 @@ const LOOK: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// Why subscribing has ended.
-enum Ended {
+enum SubscriptionEnd {
     ForGood,
     MayComeBack,
 }
 
 impl Listeners {
-    /// What was watched at `old` is watched at its successor from now on.
+    /// Moves all subscriptions at `old` to its successor.
     pub(crate) fn move_over(self: &Arc<Self>, old: &Arc<Upstream>, new: &Arc<Upstream>, scope: &Scope) {
         for listener in self.all() {
             let uris: Vec<String> = {
@@ -32,11 +32,14 @@ impl Listeners {
                 own.map(|watched| watched.own_uri.clone()).collect()
             };
             for own_uri in uris {
-                let (listeners, old, new, inner) = (self.clone(), old.clone(), new.clone(), scope.clone());
+                let listeners = self.clone();
+                let old = old.clone();
+                let new = new.clone();
+                let inner = scope.clone();
                 let listener = listener.clone();
                 scope.spawn(async move {
                     let subscribed = listeners.subscribe_once_there(&listener, new, &own_uri, &inner).await;
-                    if matches!(subscribed, Err(Ended::MayComeBack)) {
+                    if matches!(subscribed, Err(SubscriptionEnd::MayComeBack)) {
                         return;
                     }
                     let is_old = |watched: &mut Watched| {
@@ -69,31 +72,31 @@ impl Listeners {
         }
     }
 
-    /// Subscribes at `upstream`, or at its successor, until no client listens any more.
+    /// Subscribes at `upstream`, or at its successor, until no client is subscribed any longer.
     async fn subscribe_once_there(
         self: &Arc<Self>,
         listener: &Arc<Listener>,
         mut upstream: Arc<Upstream>,
         own_uri: &str,
         scope: &Scope,
-    ) -> Result<(Arc<Upstream>, Subscribed), Ended> {
+    ) -> Result<(Arc<Upstream>, Subscribed), SubscriptionEnd> {
         loop {
             let error = match upstream.subscribe(own_uri.to_owned(), &listener.origin, self, scope).await {
                 Ok(subscription) => return Ok((upstream, subscription)),
                 Err(error) => error,
             };
             if !self.all().iter().any(|open| Arc::ptr_eq(open, listener)) {
-                return Err(Ended::ForGood);
+                return Err(SubscriptionEnd::ForGood);
             }
             if upstream.life.is_retired() {
                 // Without a successor it may still come back; then its former subscriptions are looked up.
-                upstream = upstream.life.successor().ok_or(Ended::MayComeBack)?;
+                upstream = upstream.life.successor().ok_or(SubscriptionEnd::MayComeBack)?;
             } else if matches!(error.kind, Kind::Unavailable | Kind::Unreachable | Kind::Lost | Kind::Timeout)
             {
                 let there = upstream.life.reaches(|phase| matches!(phase, Phase::Active | Phase::Ended));
                 let _ = tokio::time::timeout(LOOK, there).await;
             } else {
-                return Err(Ended::ForGood);
+                return Err(SubscriptionEnd::ForGood);
             }
             tokio::time::sleep(PAUSE).await;
         }

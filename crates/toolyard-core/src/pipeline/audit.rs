@@ -1,24 +1,20 @@
-//! The audit wraps the dispatch of every request, so that each call has one record, closed when its answer has
-//! really ended, and each refusal leaves one too, whatever the method.
+//! The audit wraps the dispatch of every request. Each call has one record, which is closed when its answer has really
+//! ended; each refused request has one record, too, whatever its method.
 
-use std::pin::Pin;
+mod body;
+
 use std::sync::Arc;
-use std::task::{Context, Poll};
 
-use bytes::Bytes;
 use futures_util::future::{Either, select};
-use http_body::{Body, Frame, SizeHint};
-use toolyard_model::answer::{RelayBody, RelayError, RelayKind};
 use toolyard_model::{Answer, AnswerBody, BoxFuture, Peer, Request};
 use toolyard_proto::{CallError, Kind, Method, Revision, modern};
 
 use super::Next;
-use crate::dispatch::{Dispatched, Routed, dispatch, hidden_by};
+use crate::dispatch::{Dispatched, RoutedCall, dispatch, hidden_by};
 use crate::gateway::Shared;
 use crate::greet::server_info;
-use crate::ledger::{
-    Cancelled, Capture, OpenCall, OpenRecord, Record, Status, Verdict, may_be_error, may_have_failed,
-};
+use crate::ledger::{Cancelled, Capture, OpenCall, Status};
+use body::WatchedBody;
 
 /// Answers a request of a client.
 pub(crate) fn answer(shared: &Arc<Shared>, request: Request, peer: Peer) -> BoxFuture<Answer> {
@@ -45,26 +41,28 @@ fn settle(shared: &Arc<Shared>, dispatched: Dispatched) -> BoxFuture<Answer> {
                 answer
             })
         }
-        Dispatched::Later(later) => {
+        Dispatched::Deferred(later) => {
             let shared = shared.clone();
             Box::pin(async move { settle(&shared, later.await).await })
         }
     }
 }
 
-/// Sends on a call that another node has recorded and put through its chain.
-fn relayed(shared: &Arc<Shared>, routed: Routed) -> BoxFuture<Answer> {
+/// Forwards a call that another node has already recorded and sent through its chain.
+fn relayed(shared: &Arc<Shared>, routed: RoutedCall) -> BoxFuture<Answer> {
     let chain = shared.catalog.rules().steps.relayed();
-    let (method, revision) = (routed.call.method.clone(), routed.call.origin.revision);
+    let method = routed.call.method.clone();
+    let revision = routed.call.origin.revision;
     let answering = Next::start(chain, routed.call);
     Box::pin(async move { answering.await.or_else(|error| as_tool_result(&method, revision, error)) })
 }
 
 /// Sends a call through its chain, with its record open until the answer has ended.
-fn recorded(shared: &Arc<Shared>, routed: Routed) -> BoxFuture<Answer> {
-    let Routed { mut call, chain } = routed;
+fn recorded(shared: &Arc<Shared>, routed: RoutedCall) -> BoxFuture<Answer> {
+    let RoutedCall { mut call, chain } = routed;
     let open = shared.common.ledger.open(&mut call);
-    let (method, revision) = (call.method.clone(), call.origin.revision);
+    let method = call.method.clone();
+    let revision = call.origin.revision;
     let first = call.open.as_ref().and_then(|open| shared.common.events.call_opened(open));
     let cancelled = call.open.as_ref().map(OpenCall::cancelled);
     let answering = match first {
@@ -77,6 +75,7 @@ fn recorded(shared: &Arc<Shared>, routed: Routed) -> BoxFuture<Answer> {
     Box::pin(async move {
         match unless_cancelled(answering, cancelled).await {
             Ok(AnswerBody::Whole(result, revision)) => {
+                open.answered(&result);
                 let answer = open.capture().map(|_| Capture::whole(&result.bytes()));
                 open.close(Status::of_result(&method, &result), answer);
                 Ok(AnswerBody::Whole(result, revision))
@@ -103,8 +102,8 @@ async fn unless_cancelled(answering: BoxFuture<Answer>, cancelled: Option<Cancel
     }
 }
 
-/// A known tool that could not be called answers as a tool that failed; what was wrong with the request itself stays
-/// a protocol error.
+/// Converts the error of a known tool that could not be called into a failed tool result. An error in the request
+/// itself stays a protocol error.
 fn as_tool_result(method: &Method, revision: Revision, error: CallError) -> Answer {
     if *method != Method::TOOLS_CALL || !reached_a_tool(&error) {
         return Err(error);
@@ -132,110 +131,4 @@ fn reached_a_tool(error: &CallError) -> bool {
             | Kind::Denied
             | Kind::Internal
     )
-}
-
-/// An answer on its way to the client. It is parsed only where calls are logged; otherwise an answer in one piece is
-/// searched for errors, which costs next to nothing, and a longer one is only timed.
-struct WatchedBody {
-    body: RelayBody,
-    kind: RelayKind,
-    open: Option<OpenRecord>,
-    reading: Option<Verdict>,
-    pieces: usize,
-    first: Option<Status>,
-    capture: Option<Capture>,
-}
-
-impl WatchedBody {
-    fn new(body: RelayBody, kind: RelayKind, open: OpenRecord) -> Self {
-        let capture = open.capture();
-        let reading = (Record::is_logged() || capture.is_some()).then(|| Verdict::new(kind));
-        Self { body, kind, open: Some(open), reading, pieces: 0, first: None, capture }
-    }
-
-    fn see(&mut self, piece: &Bytes) {
-        self.pieces += 1;
-        if let Some(capture) = &mut self.capture {
-            capture.add(piece);
-        }
-        match &mut self.reading {
-            Some(verdict) => verdict.read(piece),
-            None if self.pieces == 1 => self.first = glance(self.kind, piece),
-            None => self.first = None,
-        }
-    }
-
-    fn close(&mut self, status: Status) {
-        if let Some(open) = self.open.take() {
-            open.close(status, self.capture.take().map(Capture::finish));
-        }
-    }
-
-    /// The status that the answer reports, as far as it is known.
-    fn reported(&self) -> Option<Status> {
-        self.reading.as_ref().map_or(self.first, Verdict::answer)
-    }
-}
-
-/// The status of a whole answer in one piece. Most contain no error, and are not parsed.
-fn glance(kind: RelayKind, piece: &[u8]) -> Option<Status> {
-    if kind == RelayKind::Json && !may_have_failed(piece) && !may_be_error(piece) {
-        return Some(Status::Ok);
-    }
-    let mut verdict = Verdict::new(kind);
-    verdict.read(piece);
-    verdict.answer()
-}
-
-impl Body for WatchedBody {
-    type Data = Bytes;
-    type Error = RelayError;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, RelayError>>> {
-        let polled = self.body.as_mut().poll_frame(cx);
-        match &polled {
-            Poll::Ready(Some(Ok(frame))) => {
-                if let Some(piece) = frame.data_ref() {
-                    self.see(piece);
-                }
-            }
-            Poll::Ready(Some(Err(error))) if error.0.kind == Kind::Timeout => self.close(Status::Timeout),
-            Poll::Ready(Some(Err(error))) => self.close(Status::Failed(error.0.label())),
-            Poll::Ready(None) => {
-                let status = self.reported().unwrap_or(Status::Answered);
-                self.close(status);
-            }
-            Poll::Pending => {
-                if let Some(call) = self.open.as_ref().and_then(OpenRecord::call)
-                    && call.poll_cancelled(cx).is_ready()
-                {
-                    self.close(Status::Cancelled);
-                    return Poll::Ready(Some(Err(RelayError::from(CallError::cancelled_by_operator()))));
-                }
-            }
-        }
-        polled
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
-    }
-}
-
-impl Drop for WatchedBody {
-    /// A reader that knows the length stops after the last byte and never polls the end.
-    fn drop(&mut self) {
-        let has_ended = self.body.is_end_stream();
-        let is_read = self.reading.is_some() || self.kind == RelayKind::Sse;
-        let reported = self.reported().filter(|_| has_ended || is_read);
-        let status = reported.unwrap_or(if has_ended { Status::Answered } else { Status::Cancelled });
-        self.close(status);
-    }
 }

@@ -1,24 +1,35 @@
-//! Bounds a call: the wait for the answer, and the answer while it flows.
+//! Limits the time of a call, both until the answer begins and while it is streamed. Progress extends the time that a
+//! call has left, and its clock is paused while the user is asked.
+
+#[cfg(test)]
+mod tests;
 
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
+use tokio::sync::Notify;
 use tokio::time::{Instant, Sleep, sleep_until};
 use toolyard_model::answer::{RelayBody, RelayError};
-use toolyard_model::{Answer, AnswerBody, BoxFuture};
-use toolyard_proto::{CallError, Method};
+use toolyard_model::{Answer, AnswerBody, Ask, AskError, Back, BoxFuture, Peer};
+use toolyard_proto::{CallError, Method, Notification, Raw};
 
-use super::clock::{Clock, Expired};
 use super::{Call, Next, Step};
+use crate::ledger::OpenCall;
 use crate::plan::Timeouts;
+use crate::upstream::Upstream;
 
 /// In `_meta` of a request: how long the call may take without any sign of progress, in milliseconds. The config's
 /// own limit cannot be exceeded.
 const TIMEOUT_KEY: &str = "dev.toolyard/timeoutMs";
+/// A timer that fires this late shows that this process was suspended, and not that the upstream is slow.
+const LATE: Duration = Duration::from_millis(250);
+/// Extra time to read an answer that arrived while this process was suspended.
+const MOMENT: Duration = Duration::from_secs(1);
 
 pub(crate) struct Deadline {
     timeouts: Timeouts,
@@ -46,7 +57,9 @@ impl Step for Deadline {
         let clock = Clock::start(self.timeouts_of(&call));
         let (upstream, entry) = (call.upstream.clone(), call.entry.clone());
         let goes_on = call.method == Method::TASKS_RESULT;
-        call.peer = clock.watch(call.peer, &upstream);
+        // The peer of a fallback call is already watched by the clock of the first call.
+        let open = call.open.clone().filter(|_| call.fallbacks == 0);
+        call.peer = clock.watch(call.peer, &upstream, open);
         call.deadline = Some(clock.clone());
         let answering = next.run(call);
         Box::pin(async move {
@@ -72,7 +85,7 @@ impl Step for Deadline {
     }
 }
 
-/// A task `goes_on` after the wait for its result has ended.
+/// The error of a call whose time is over. With `goes_on`, its task continues after the wait for the result has ended.
 fn overdue(subject: &str, bound: Expired, goes_on: bool) -> CallError {
     CallError::timeout(match bound {
         Expired::Idle(limit) | Expired::Hard(limit) if goes_on => format!(
@@ -89,8 +102,8 @@ fn overdue(subject: &str, bound: Expired, goes_on: bool) -> CallError {
     })
 }
 
-/// A relayed body under the call's clock: each piece is a sign of life. The timer is armed only when the
-/// upstream makes us wait.
+/// A relayed body under the call's clock: each piece restarts the idle time. The timer is set only when no piece is
+/// ready.
 struct Timed {
     body: RelayBody,
     clock: Arc<Clock>,
@@ -132,5 +145,180 @@ impl Body for Timed {
 
     fn size_hint(&self) -> SizeHint {
         self.body.size_hint()
+    }
+}
+
+/// One call's clock. Times are milliseconds since its start.
+#[derive(Debug)]
+pub struct Clock {
+    start: Instant,
+    timeouts: Timeouts,
+    touched: AtomicU64,
+    /// How long the clock has been paused in all.
+    paused: AtomicU64,
+    asking: AtomicUsize,
+    /// When the current pause began. Overlapping questions are one pause.
+    paused_since: AtomicU64,
+    resumed: Notify,
+}
+
+/// Which bound was reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Expired {
+    Idle(Duration),
+    Hard(Duration),
+}
+
+impl Clock {
+    pub fn start(timeouts: Timeouts) -> Arc<Self> {
+        Arc::new(Self {
+            start: Instant::now(),
+            timeouts,
+            touched: AtomicU64::new(0),
+            paused: AtomicU64::new(0),
+            asking: AtomicUsize::new(0),
+            paused_since: AtomicU64::new(0),
+            resumed: Notify::new(),
+        })
+    }
+
+    /// Restarts the idle time, after any sign of progress.
+    pub fn touch(&self) {
+        self.touched.store(self.elapsed(), Ordering::Relaxed);
+    }
+
+    fn elapsed(&self) -> u64 {
+        u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+
+    /// When the call times out if nothing happens until then.
+    pub fn due(&self) -> (Instant, Expired) {
+        let idle =
+            self.start + Duration::from_millis(self.touched.load(Ordering::Relaxed)) + self.timeouts.idle;
+        let hard =
+            self.start + Duration::from_millis(self.paused.load(Ordering::Relaxed)) + self.timeouts.hard;
+        if idle < hard {
+            (idle, Expired::Idle(self.timeouts.idle))
+        } else {
+            (hard, Expired::Hard(self.timeouts.hard))
+        }
+    }
+
+    pub fn is_paused(&self) -> bool {
+        self.asking.load(Ordering::Acquire) > 0
+    }
+
+    /// Waits until the time is up.
+    pub async fn expired(&self) -> Expired {
+        let mut overslept = false;
+        loop {
+            while self.is_paused() {
+                let resumed = self.resumed.notified();
+                if self.is_paused() {
+                    resumed.await;
+                }
+            }
+            let (due, bound) = self.due();
+            let late = Instant::now().checked_duration_since(due);
+            match late {
+                None => tokio::time::sleep_until(due).await,
+                Some(late) if late > LATE && !overslept => {
+                    overslept = true;
+                    tokio::time::sleep(MOMENT).await;
+                }
+                Some(_) => return bound,
+            }
+        }
+    }
+
+    /// Stops the clock until the guard is dropped.
+    fn pause(self: &Arc<Self>) -> Paused {
+        if self.asking.fetch_add(1, Ordering::AcqRel) == 0 {
+            self.paused_since.store(self.elapsed(), Ordering::Release);
+        }
+        Paused { clock: self.clone() }
+    }
+
+    /// The way back, watched by this clock.
+    pub(crate) fn watch(
+        self: &Arc<Self>,
+        peer: Peer,
+        upstream: &Arc<Upstream>,
+        open: Option<Arc<OpenCall>>,
+    ) -> Peer {
+        Peer::new(Arc::new(WatchedPeer { peer, clock: self.clone(), upstream: upstream.clone(), open }))
+    }
+}
+
+struct Paused {
+    clock: Arc<Clock>,
+}
+
+impl Paused {
+    /// Whether nothing else stops the clock.
+    fn is_last(&self) -> bool {
+        self.clock.asking.load(Ordering::Acquire) == 1
+    }
+}
+
+impl Drop for Paused {
+    fn drop(&mut self) {
+        let clock = &self.clock;
+        let since = clock.paused_since.load(Ordering::Acquire);
+        clock.touch();
+        if clock.asking.fetch_sub(1, Ordering::AcqRel) == 1 {
+            clock.paused.fetch_add(clock.elapsed().saturating_sub(since), Ordering::Relaxed);
+            clock.resumed.notify_waiters();
+        }
+    }
+}
+
+struct WatchedPeer {
+    peer: Peer,
+    clock: Arc<Clock>,
+    upstream: Arc<Upstream>,
+    /// Answers of the client are counted as its rounds.
+    open: Option<Arc<OpenCall>>,
+}
+
+impl Back for WatchedPeer {
+    fn notify(&self, notification: Notification) {
+        self.clock.touch();
+        self.upstream.life.responded();
+        self.peer.notify(notification);
+    }
+
+    fn notify_own(&self, notification: Notification) {
+        self.clock.touch();
+        self.peer.notify_own(notification);
+    }
+
+    fn ask(&self, ask: Ask) -> BoxFuture<Result<Raw, AskError>> {
+        self.upstream.life.responded();
+        let paused = self.clock.pause();
+        let asked = self.peer.ask(ask);
+        let open = self.open.clone();
+        Box::pin(async move {
+            let answer = asked.await;
+            // Questions that are asked at the same time count as one round.
+            if matches!(answer, Ok(_) | Err(AskError::Reported(_)))
+                && paused.is_last()
+                && let Some(open) = open
+            {
+                open.was_answered();
+            }
+            drop(paused);
+            answer
+        })
+    }
+
+    fn alive(&self) {
+        self.clock.touch();
+        self.upstream.life.responded();
+        self.peer.alive();
+    }
+
+    fn hang_up(&self, come_back_after: Duration) {
+        self.peer.hang_up(come_back_after);
     }
 }

@@ -66,22 +66,25 @@ impl Step for Hooked {
 }
 
 async fn around(hooks: Arc<ToolHooks>, mut call: Call, next: Next) -> Answer {
-    let mut data = data(&call);
+    let mut seen = None;
     let mut notes = Vec::new();
-    if !hooks.before.is_empty() {
-        let outcome = run(&hooks.before, event(Point::PreToolCall, &call, data)).await;
+    if hooks.before.iter().any(|hook| !ignores_arguments(hook, &call)) {
+        let outcome = run(&hooks.before, event(Point::PreToolCall, &call, data(&call))).await;
         if let Some(clock) = &call.deadline {
             clock.touch();
         }
         if let Some(block) = outcome.blocked {
             return Err(blocked(&call, "a call of", &block));
         }
-        data = Value::Object(outcome.event.data);
+        let data = Value::Object(outcome.event.data);
         if outcome.is_changed {
             put_arguments(&mut call, &data["arguments"]);
         }
+        seen = Some(data);
         notes = outcome.notes;
         call.needs_whole |= !notes.is_empty();
+    }
+    if !hooks.before.is_empty() {
         call.reach(Mark::Hooked);
     }
     if hooks.after.is_empty() && notes.is_empty() {
@@ -90,12 +93,12 @@ async fn around(hooks: Arc<ToolHooks>, mut call: Call, next: Next) -> Answer {
     let after = call.clone();
     match next.run(call).await? {
         AnswerBody::Whole(result, revision) if result.member("content").is_some() => {
-            let result = finished(&hooks, &after, data, notes, result).await?;
+            let result = finished(&hooks, &after, seen, notes, result).await?;
             after.reach(Mark::Reviewed);
             Ok(AnswerBody::Whole(result, revision))
         }
         AnswerBody::Whole(answer, revision) => {
-            let review = || later(hooks, &after, data, notes);
+            let review = || later(hooks, &after, seen, notes);
             after.upstream.links.task_reviews.leave(&after, &answer, review);
             Ok(AnswerBody::Whole(answer, revision))
         }
@@ -104,28 +107,35 @@ async fn around(hooks: Arc<ToolHooks>, mut call: Call, next: Next) -> Answer {
 }
 
 /// The same review for the result of a task, when it is fetched.
-fn later(hooks: Arc<ToolHooks>, call: &Call, data: Value, notes: Vec<Note>) -> Review {
+fn later(hooks: Arc<ToolHooks>, call: &Call, seen: Option<Value>, notes: Vec<Note>) -> Review {
     // A task outlives its call, so it must not hold the call.
     let call = Call { peer: Peer::none(), deadline: None, approval: None, open: None, ..call.clone() };
-    let kept = Arc::new((hooks, call, data, notes));
+    let kept = Arc::new((hooks, call, seen, notes));
     Arc::new(move |result| {
         let kept = kept.clone();
         Box::pin(async move {
-            let (hooks, call, data, notes) = &*kept;
-            finished(hooks, call, data.clone(), notes.clone(), result).await
+            let (hooks, call, seen, notes) = &*kept;
+            finished(hooks, call, seen.clone(), notes.clone(), result).await
         })
     })
 }
 
-/// The result as the hooks after the call leave it.
+/// Whether a hook before the call certainly passes its arguments.
+fn ignores_arguments(hook: &Registered, call: &Call) -> bool {
+    let arguments = call.params.member("arguments");
+    hook.ignores(Point::PreToolCall, arguments.as_ref().map_or("{}", Raw::as_str))
+}
+
+/// The result as the hooks after the call leave it. `seen` is what hooks before the call have seen, if any ran.
 async fn finished(
     hooks: &ToolHooks,
     call: &Call,
-    mut data: Value,
+    seen: Option<Value>,
     mut notes: Vec<Note>,
     mut result: Raw,
 ) -> Result<Raw, CallError> {
-    if !hooks.after.is_empty() {
+    if hooks.after.iter().any(|hook| !hook.ignores(Point::PostToolCall, result.as_str())) {
+        let mut data = seen.unwrap_or_else(|| data(call));
         data["result"] = result.read().unwrap_or_default();
         let mut outcome = run(&hooks.after, event(Point::PostToolCall, call, data)).await;
         if let Some(block) = outcome.blocked {
@@ -139,7 +149,7 @@ async fn finished(
     Ok(if notes.is_empty() { result } else { with_notes(&result, &notes) })
 }
 
-/// What hooks see of every call.
+/// The data that hooks see of every call.
 fn data(call: &Call) -> Value {
     let arguments = call.params.member("arguments").and_then(|arguments| arguments.read().ok());
     json!({

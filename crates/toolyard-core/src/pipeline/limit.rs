@@ -2,11 +2,12 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
+use parking_lot::Mutex;
 use serde_json::json;
 use toolyard_limits::{Demand, Keyed, Limit, Permit, Refusal, Share};
-use toolyard_model::{Answer, BoxFuture, ClientKey};
+use toolyard_model::{Answer, BoxFuture, Origin};
 use toolyard_proto::{CallError, Method, Notification, Raw};
 
 use super::{Call, Next, Step, hold_until_end};
@@ -49,7 +50,7 @@ impl Per {
         match self {
             Self::Group => Arc::default(),
             Self::Principal => call.origin.principal.name().clone(),
-            Self::Client => client(&call.origin.client),
+            Self::Client => call.origin.turn(),
             Self::Upstream => call.upstream.name().clone(),
             Self::Tool => call.entry.as_ref().map(|entry| entry.canonical.clone()).unwrap_or_default(),
             Self::Model => {
@@ -57,6 +58,38 @@ impl Per {
                 model.unwrap_or_default().into()
             }
         }
+    }
+
+    fn key_of_work(self, work: &PackWork) -> Arc<str> {
+        let of_caller = |key: fn(&Origin) -> Arc<str>| work.origin.as_deref().map(key);
+        match self {
+            Self::Group => Arc::default(),
+            Self::Principal => of_caller(|origin| origin.principal.name().clone()).unwrap_or_default(),
+            Self::Client => work.turn(),
+            Self::Upstream => work.pack.clone(),
+            Self::Tool => {
+                work.tool.as_ref().map(|tool| format!("{}:{tool}", work.pack).into()).unwrap_or_default()
+            }
+            Self::Model => work.model.clone(),
+        }
+    }
+}
+
+/// Work of a pack under a limit of the config, beyond the call that it is done for.
+#[derive(Clone, Debug)]
+pub struct PackWork {
+    pub pack: Arc<str>,
+    /// The pack's own name of the tool that does it; nothing for work that no call waits for.
+    pub tool: Option<Arc<str>>,
+    /// The client that made the call.
+    pub origin: Option<Arc<Origin>>,
+    pub model: Arc<str>,
+}
+
+impl PackWork {
+    /// The caller takes turns with the other clients; work that no call waits for does so as one client for each pack.
+    fn turn(&self) -> Arc<str> {
+        self.origin.as_ref().map_or_else(|| format!("pack {}", self.pack).into(), |origin| origin.turn())
     }
 }
 
@@ -70,7 +103,7 @@ pub struct LimitDemand {
     pub keys: Vec<(Arc<str>, Demand)>,
 }
 
-/// What this gateway may use of one limit.
+/// The share of one limit that this gateway may use.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LimitShares {
     /// For keys that are not named.
@@ -87,12 +120,12 @@ pub(super) struct Limiters {
 }
 
 impl Limiters {
-    pub(super) fn shared(&self, plan: &LimitPlan) -> Shared {
-        Shared { plan: plan.clone(), limiters: self.of(plan) }
+    pub(super) fn shared(&self, plan: &LimitPlan) -> SharedLimit {
+        SharedLimit { plan: plan.clone(), limiters: self.of(plan) }
     }
 
     fn of(&self, plan: &LimitPlan) -> Arc<Keyed> {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known.lock();
         if let Some(limiters) = known.get(plan).and_then(Weak::upgrade) {
             return limiters;
         }
@@ -108,7 +141,7 @@ impl Limiters {
 
     /// The limits that gateways can have together. Sessions and connections are on one gateway anyway.
     fn common(&self) -> Vec<(Arc<str>, Arc<Keyed>)> {
-        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = self.known.lock();
         let common = known.iter().filter(|(plan, _)| plan.per != Per::Client);
         common.filter_map(|(plan, limiters)| Some((plan.name.clone(), limiters.upgrade()?))).collect()
     }
@@ -132,7 +165,7 @@ impl Limiters {
     }
 }
 
-/// One of so many equal parts, rounded down.
+/// The share of each of `gateways` gateways, rounded down.
 fn equal_share(limit: &Limit, gateways: usize) -> Share {
     Share {
         rate: 1.0 / f64::from(u32::try_from(gateways).unwrap_or(u32::MAX)),
@@ -143,23 +176,36 @@ fn equal_share(limit: &Limit, gateways: usize) -> Share {
 
 /// The step for these limits, if there are any.
 pub(super) fn step(plans: &[LimitPlan], limiters: &Limiters) -> Option<Arc<dyn Step>> {
-    let limits: Arc<[Shared]> = plans.iter().map(|plan| limiters.shared(plan)).collect();
+    let limits: Arc<[SharedLimit]> = plans.iter().map(|plan| limiters.shared(plan)).collect();
     (!limits.is_empty()).then(|| Arc::new(Limited { limits }) as Arc<dyn Step>)
 }
 
 struct Limited {
-    limits: Arc<[Shared]>,
+    limits: Arc<[SharedLimit]>,
+}
+
+/// What a call holds while it runs. A call that goes to another tool gives its permits back first. If it kept them, it
+/// would wait for itself where both tools have the same limit, and calls that fall back in both directions would wait
+/// for each other.
+#[derive(Debug)]
+pub struct Permits(Mutex<Vec<Permit>>);
+
+impl Permits {
+    pub(crate) fn release(&self) {
+        let permits = std::mem::take(&mut *self.0.lock());
+        drop(permits);
+    }
 }
 
 /// A limit and what it has let pass.
 #[derive(Clone, Debug)]
-pub(crate) struct Shared {
+pub(crate) struct SharedLimit {
     plan: LimitPlan,
     limiters: Arc<Keyed>,
 }
 
 impl Step for Limited {
-    fn run(&self, call: Call, next: Next) -> BoxFuture<Answer> {
+    fn run(&self, mut call: Call, next: Next) -> BoxFuture<Answer> {
         let limits = self.limits.clone();
         Box::pin(async move {
             let mut permits = Vec::with_capacity(limits.len());
@@ -168,24 +214,30 @@ impl Step for Limited {
                 permits.push(limit.acquire(&call).await?);
             }
             call.reach(Mark::Queued);
+            let permits = Arc::new(Permits(Mutex::new(permits)));
+            call.permits = Arc::downgrade(&permits);
             hold_until_end(next.run(call).await, permits)
         })
     }
 }
 
-impl Shared {
-    /// For work of a pack that is not a call: `key` is what the limit counts separately, and the pack takes turns as
-    /// one client does.
-    pub(crate) async fn acquire_for(self, client: Arc<str>, key: &str) -> Result<Permit, Refusal> {
-        let key = if self.plan.per == Per::Group { "" } else { key };
-        self.limiters.of(&key.into()).acquire(&client, |_| {}).await
+impl SharedLimit {
+    /// Acquires the limit for work of a pack that is not a call of its own. `report` receives the number of waiters
+    /// ahead.
+    pub(crate) async fn acquire_for(
+        self,
+        work: &PackWork,
+        report: impl Fn(usize),
+    ) -> Result<Permit, Refusal> {
+        let limiter = self.limiters.of(&self.plan.per.key_of_work(work));
+        limiter.acquire(&work.turn(), report).await
     }
 
     async fn acquire(&self, call: &Call) -> Result<Permit, CallError> {
         let limiter = self.limiters.of(&self.plan.per.key(call));
         let reports = AtomicU32::new(0);
         let report = |ahead| report_place(call, ahead, reports.fetch_add(1, Ordering::Relaxed));
-        let permit = limiter.acquire(&client(&call.origin.client), report).await;
+        let permit = limiter.acquire(&call.origin.turn(), report).await;
         if let Some(clock) = &call.deadline {
             clock.touch();
         }
@@ -217,15 +269,4 @@ fn report_place(call: &Call, ahead: usize, reports: u32) {
     let params = json!({ "progress": progress, "message": message });
     let params = Raw::from(params).with("progressToken", &token);
     call.peer.notify_own(Notification::new(Method::PROGRESS, params));
-}
-
-/// The client that takes turns with others in a queue.
-fn client(client: &ClientKey) -> Arc<str> {
-    match client {
-        ClientKey::Session(id) => id.clone(),
-        ClientKey::Connection(number) => format!("connection {number}").into(),
-        ClientKey::Principal(principal) => principal.name().clone(),
-        ClientKey::Request(number) => format!("request {number}").into(),
-        ClientKey::Gateway => "gateway".into(),
-    }
 }

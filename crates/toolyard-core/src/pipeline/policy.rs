@@ -1,12 +1,13 @@
-//! The rules of the config, applied twice: `authorize`, the outermost step, refuses calls that are denied whatever their
-//! arguments are, and handles approvals; `policy`, the last step before the route, decides about the arguments that will
-//! really be sent. A call that needs approval ends in the inner step, so that everything it holds is released while it
-//! waits, and the outer step sends it again.
+//! The rules of the config, applied twice: `authorize`, the outermost step, refuses calls that are denied whatever
+//! their arguments are, and handles approvals; `judge`, after which only retries come, decides about the arguments
+//! that will really be sent. A call that needs approval ends in the inner step, so that everything it holds is released
+//! while it waits, and the outer step sends it again.
 
 mod authorize;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use serde_json::Value;
 use toolyard_model::{Answer, BoxFuture, Origin};
 use toolyard_policy::rules::{self, Annotations, Decision, Do, Kind, Policy, Target, Verdict, Who};
@@ -15,7 +16,7 @@ use toolyard_proto::name::canonical;
 use toolyard_proto::{CallError, Method};
 
 use super::{Call, Next, Step};
-use crate::approvals::{Approvals, Subject, Wanted};
+use crate::approvals::{ApprovalSubject, Approvals, Wanted};
 use crate::catalog::Entry;
 use crate::upstream::Upstream;
 
@@ -36,7 +37,9 @@ pub(crate) fn who(origin: &Origin) -> Who<'_, Arc<str>> {
 
 /// A tool or prompt, as rules see it.
 pub(crate) fn target(entry: &Entry) -> Target<'_> {
-    let (kind, canonical, is_trusted) = (entry.kind, &*entry.canonical, entry.upstream.is_trusted());
+    let kind = entry.kind;
+    let canonical = &*entry.canonical;
+    let is_trusted = entry.upstream.is_trusted();
     let annotations = if kind == Kind::Tool { entry.annotations() } else { Annotations::default() };
     Target { kind, canonical, annotations, is_trusted }
 }
@@ -47,7 +50,7 @@ pub(crate) fn resource<'a>(upstream: &Upstream, canonical: &'a str) -> Target<'a
     Target { kind: Kind::Resource, canonical, annotations, is_trusted }
 }
 
-/// What a call is about.
+/// The subject of a call.
 enum About {
     Entry(Arc<Entry>),
     Resource { upstream: Arc<Upstream>, uri: String, canonical: String },
@@ -132,32 +135,32 @@ impl Governor {
     }
 }
 
-/// Where the rule that decided is written.
+/// The place of the rule that decided.
 pub(super) fn place(policy: &Policy, decision: &Decision) -> String {
     let rule = policy.rule(decision);
     rule.map_or_else(|| "the default of `[policy]`".to_owned(), |rule| rule.place.clone())
 }
 
-/// What the two steps share about one call.
+/// The state that the two steps share about one call.
 #[derive(Debug, Default)]
 pub struct Slot {
-    /// What was approved, by the client or by a grant.
-    granted: Mutex<Option<Subject>>,
-    /// What needs approval.
+    /// The subject that was approved, by the client or by a grant.
+    granted: Mutex<Option<ApprovalSubject>>,
+    /// The approval that the call needs.
     wanted: Mutex<Option<Wanted>>,
 }
 
 impl Slot {
-    fn new(granted: Option<Subject>) -> Self {
+    fn new(granted: Option<ApprovalSubject>) -> Self {
         Self { granted: Mutex::new(granted), wanted: Mutex::default() }
     }
 
-    fn granted(&self) -> Option<Subject> {
-        self.granted.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    fn granted(&self) -> Option<ApprovalSubject> {
+        self.granted.lock().clone()
     }
 
     fn wanted(&self) -> Option<Wanted> {
-        self.wanted.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.wanted.lock().take()
     }
 }
 
@@ -188,44 +191,47 @@ impl Step for Judge {
                 let error = self.0.denied(&call, &about, &decision);
                 Box::pin(async move { Err(error) })
             }
-            Do::Approve if self.is_granted(&call, &about, &args) => {
-                call.note("rules", format!("approved, as {} requires", self.0.place(&decision)));
-                // Its upstream may ask questions of its own, whose state is wrapped with the approval.
-                call.needs_whole = true;
-                next.run(call)
-            }
-            Do::Approve => {
-                let error = self.want(&call, &about, args, &decision);
-                Box::pin(async move { Err(error) })
-            }
+            Do::Approve => match self.is_granted(&call, &about, &args) {
+                Ok(true) => {
+                    call.note("rules", format!("approved, as {} requires", self.0.place(&decision)));
+                    // Its upstream may ask questions of its own, whose state is wrapped with the approval.
+                    call.needs_whole = true;
+                    next.run(call)
+                }
+                Ok(false) => {
+                    let error = self.want(&call, &about, args, &decision);
+                    Box::pin(async move { Err(error) })
+                }
+                Err(error) => Box::pin(async move { Err(error) }),
+            },
         }
     }
 }
 
 impl Judge {
     /// Whether these very arguments were approved.
-    fn is_granted(&self, call: &Call, about: &About, args: &Value) -> bool {
-        let Some(slot) = &call.approval else { return false };
-        let subject = Subject::new(&call.origin, about.canonical(), args);
+    fn is_granted(&self, call: &Call, about: &About, args: &Value) -> Result<bool, CallError> {
+        let Some(slot) = &call.approval else { return Ok(false) };
+        let subject = ApprovalSubject::new(&call.origin, about.canonical(), args);
         if slot.granted().as_ref() == Some(&subject) {
-            return true;
+            return Ok(true);
         }
-        let is_granted = self.0.approvals.take(&subject, &call.origin.client);
+        let is_granted = authorize::taken(self.0.approvals.take(&subject, &call.origin.client), call)?;
         if is_granted {
-            *slot.granted.lock().unwrap_or_else(PoisonError::into_inner) = Some(subject);
+            *slot.granted.lock() = Some(subject);
         }
-        is_granted
+        Ok(is_granted)
     }
 
     /// Leaves the need for approval to the outer step, which never passes this error on.
     fn want(&self, call: &Call, about: &About, args: Value, decision: &Decision) -> CallError {
-        let subject = Subject::new(&call.origin, about.canonical(), &args);
+        let subject = ApprovalSubject::new(&call.origin, about.canonical(), &args);
         let approval = self.0.policy.rule(decision).map(|rule| rule.approval).unwrap_or_default();
         let rule = self.0.place(decision);
         call.note("rules", format!("approval required by {rule}"));
         if let Some(slot) = &call.approval {
             let wanted = Wanted { subject, approval, args, rule };
-            *slot.wanted.lock().unwrap_or_else(PoisonError::into_inner) = Some(wanted);
+            *slot.wanted.lock() = Some(wanted);
         }
         CallError::denied(format!("{} needs approval", about.canonical())).at(call.upstream.name())
     }
@@ -250,7 +256,7 @@ fn arguments(call: &Call, about: &About) -> Result<Value, CallError> {
 }
 
 impl Entry {
-    /// What its upstream states about it, with the protocol's defaults.
+    /// The annotations of the tool by its upstream, with the protocol's defaults.
     pub(crate) fn annotations(&self) -> Annotations {
         *self.annotations.get_or_init(|| {
             let definition = self.own.read::<Value>().unwrap_or_default();

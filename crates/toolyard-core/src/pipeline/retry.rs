@@ -1,9 +1,10 @@
 //! Sends a call again where that is safe and, where the config names one, to another tool.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 use toolyard_model::{Answer, AnswerBody, BoxFuture, View};
@@ -70,7 +71,7 @@ impl RetrySettings {
     }
 }
 
-/// Where fallbacks are found. Set once the catalog is there.
+/// The catalog in which fallbacks are found. Set once the catalog is there.
 pub(super) type CatalogCell = Arc<OnceLock<Weak<Catalog>>>;
 
 /// Until when upstreams get no calls.
@@ -79,13 +80,13 @@ pub(super) struct CoolDowns(Arc<Mutex<HashMap<Arc<str>, Instant>>>);
 
 impl CoolDowns {
     fn begin(&self, upstream: &Arc<str>, time: Duration) {
-        let mut until = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut until = self.0.lock();
         until.retain(|_, until| *until > Instant::now());
         until.insert(upstream.clone(), Instant::now() + time);
     }
 
     fn is_on(&self, upstream: &Arc<str>) -> bool {
-        let until = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let until = self.0.lock();
         until.get(upstream).is_some_and(|until| *until > Instant::now())
     }
 }
@@ -97,7 +98,9 @@ pub(super) fn step(
     cool: &CoolDowns,
 ) -> Option<Arc<dyn Step>> {
     let is_needed = settings.plan.is_some() || settings.fallback.is_some();
-    let (settings, catalog, cool_downs) = (Arc::new(settings.clone()), catalog.clone(), cool.clone());
+    let settings = Arc::new(settings.clone());
+    let catalog = catalog.clone();
+    let cool_downs = cool.clone();
     is_needed.then(|| Arc::new(Retrying { settings, catalog, cool_downs }) as Arc<dyn Step>)
 }
 
@@ -109,8 +112,9 @@ struct Retrying {
 
 impl Step for Retrying {
     fn run(&self, mut call: Call, next: Next) -> BoxFuture<Answer> {
-        let (settings, catalog, cool_downs) =
-            (self.settings.clone(), self.catalog.clone(), self.cool_downs.clone());
+        let settings = self.settings.clone();
+        let catalog = self.catalog.clone();
+        let cool_downs = self.cool_downs.clone();
         call.peer = monotonic(&call.peer);
         Box::pin(async move {
             let fallback = settings.fallback.clone().filter(|_| call.method == Method::TOOLS_CALL);
@@ -162,10 +166,7 @@ async fn attempts(settings: &RetrySettings, is_idempotent: bool, mut call: Call,
         if let Some(clock) = &call.deadline {
             clock.touch();
         }
-        call.trace.attempt += 1;
-        if let Some(open) = &call.open {
-            open.sent_again(format!("attempt {} after: {error}", failed + 1));
-        }
+        call.sent_again(format!("attempt {} after: {error}", failed + 1));
     }
 }
 
@@ -188,23 +189,23 @@ fn has_time(call: &Call, wait: Duration) -> bool {
     call.deadline.as_ref().is_none_or(|clock| Instant::now() + wait < clock.due().0)
 }
 
-/// Sends the call to another tool, through the chain of that tool. The answer names the fallback. A fallback cannot
-/// ask by its answer, because the client would answer to the tool that it called.
+/// Sends the call to another tool, through the chain of that tool. The permits of the first tool are released before, so
+/// that calls of both cannot wait for each other. The answer names the fallback. A fallback cannot ask by its answer,
+/// because the client would answer to the tool that it called.
 async fn fall_back(catalog: &CatalogCell, name: &str, mut call: Call, error: CallError) -> Answer {
     let found = catalog.get().and_then(Weak::upgrade).and_then(|catalog| find(&catalog, name, &call));
     let Some(ViewEntry { entry, chain }) = found.filter(|_| call.fallbacks < MOST_FALLBACKS) else {
         return Err(error.because(format!("its fallback {name} is not available here")));
     };
     let (because, name) = (error.message(), entry.canonical.clone());
+    call.release_permits();
     call.fallbacks += 1;
     call.params = call.params.with("name", &entry.own_name_raw).into();
     call.headers = entry.headers().made(&call.params);
     call.upstream = entry.upstream.clone();
     call.entry = Some(entry);
     call.needs_whole = true;
-    if let Some(open) = &call.open {
-        open.sent_again(format!("to {name} instead: {because}"));
-    }
+    call.sent_again(format!("to {name} instead: {because}"));
     match Next::start(chain, call).await? {
         AnswerBody::Whole(result, _) if bridge::asks(&result) => {
             Err(error.because(format!("its fallback {name} asks its user: call {name} instead")))

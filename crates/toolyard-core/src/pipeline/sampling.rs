@@ -62,7 +62,7 @@ impl Step for Sampling {
     }
 }
 
-/// Sends a call until its answer asks the model nothing. The limit of the plan ends it.
+/// Sends a call until its answer has no question to the model, or the configured number of answers is reached.
 async fn rounds(sampler: Arc<Sampler>, call: Call, next: Next) -> Answer {
     let mut sent = call.clone();
     loop {
@@ -88,9 +88,9 @@ async fn rounds(sampler: Arc<Sampler>, call: Call, next: Next) -> Answer {
 
 /// Questions in an answer, if any of them is for a model.
 struct Asked {
-    /// The parameters of each by its key.
+    /// The parameters of each question, by its key.
     samples: Vec<(String, Raw)>,
-    /// Those for the user, as they came.
+    /// The questions for the user, unchanged.
     others: Option<Raw>,
 }
 
@@ -224,6 +224,7 @@ impl Sampler {
             needs_whole: true,
             deadline: None,
             parent: Some(Arc::new(parent)),
+            permits: Weak::new(),
             ..call.clone()
         };
         Ok(Next::start(chain, call))

@@ -14,7 +14,7 @@ use super::{Call, Next, Step};
 use crate::catalog::Entry;
 use crate::upstream::task_reviews::Review;
 
-/// What is checked.
+/// The parts of a call that are checked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Validate {
     #[default]
@@ -39,9 +39,9 @@ const LARGEST_SCHEMA: usize = 256 * 1024;
 const MOST_PROBLEMS: usize = 10;
 /// How much of a value is shown.
 const LONGEST_PROBLEM: usize = 300;
-/// Of a value with more parts than this, only the first problem is reported.
+/// For a value with more parts than this, only the first problem is reported.
 const MOST_VALUES: usize = 10_000;
-/// A schema that expands to more subschemas is not checked against: it could take for ever.
+/// A schema that expands to more subschemas is not checked against: it could take hours.
 const MOST_SUBSCHEMAS: u64 = 100_000;
 
 /// The step, unless nothing is checked.
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_large_value_only_the_first_problem_is_reported() {
+    fn only_the_first_problem_of_a_large_value_is_reported() {
         let schema = compile(&Raw::from(json!({ "items": { "type": "string" } }))).unwrap();
         let numbers = |count: usize| Value::from((0..count).collect::<Vec<_>>());
         assert_eq!(count(&numbers(MOST_VALUES), MOST_VALUES), MOST_VALUES + 1, "the array counts, too");

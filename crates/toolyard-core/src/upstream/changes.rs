@@ -1,10 +1,10 @@
-//! What has changed in the definitions of an upstream, for operators: a tool whose description has changed should be
+//! The changes of an upstream's definitions, for operators: a tool whose description has changed should be
 //! reviewed.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, PoisonError};
 use std::time::SystemTime;
 
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use toolyard_proto::Raw;
 
@@ -35,7 +35,7 @@ impl Changes {
     pub(crate) fn record(&self, before: &Definitions, after: &Definitions) {
         let now = SystemTime::now();
         let found = ListKind::ALL.into_iter().flat_map(|kind| differences(kind, before, after, now));
-        let mut changes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut changes = self.0.lock();
         for change in found.take(MOST) {
             if changes.len() == MOST {
                 changes.pop_front();
@@ -46,7 +46,7 @@ impl Changes {
 
     /// The newest first.
     pub(crate) fn to_json(&self) -> Value {
-        let changes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let changes = self.0.lock();
         changes.iter().rev().map(DefinitionChange::to_json).collect()
     }
 }

@@ -6,11 +6,12 @@
 //! is a second process. An upstream that turns out to speak one era only has none, and its calls are converted.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use arc_swap::ArcSwapOption;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::Instant;
 use toolyard_model::{ClientKey, Greeting, Link, LinkEvent, Origin, Peer};
@@ -43,7 +44,7 @@ pub(super) struct Counterpart {
     wanted: Notify,
     in_use: AtomicUsize,
     users: Mutex<Users>,
-    /// What the upstream declared in this era.
+    /// The greeting of the upstream in this era.
     greeting: ArcSwapOption<Greeting>,
 }
 
@@ -60,7 +61,7 @@ struct Users {
     starter: Option<Starter>,
 }
 
-/// How far the opening of the link is.
+/// The stages of opening the link.
 #[derive(Clone, Debug)]
 enum Stage {
     Closed,
@@ -105,7 +106,7 @@ impl Counterpart {
         Some(CounterpartStatus { revision: live.link.greeting().revision, since: live.since, in_use })
     }
 
-    /// Why every client is served over the definition link, if that is so.
+    /// If every client is served over the definition link: the reason.
     pub(super) fn refusal(&self) -> Option<Reason> {
         match &*self.stage.borrow() {
             Stage::OneEra(why) => Some(why.clone()),
@@ -117,7 +118,7 @@ impl Counterpart {
         self.one_era.load(Ordering::Acquire)
     }
 
-    /// What the upstream declared in this era, if the link has ever been open.
+    /// The greeting of the upstream in this era, if the link has ever been open.
     pub(super) fn greeting(&self) -> Option<Arc<Greeting>> {
         self.greeting.load_full()
     }
@@ -126,7 +127,7 @@ impl Counterpart {
         self.live.swap(None).map(|live| live.link.clone())
     }
 
-    /// The definition link was opened again, maybe to another version of the server: ask once more.
+    /// The definition link was opened again, possibly to another version of the server: try a second link again.
     pub(super) fn reset(&self) {
         self.one_era.store(false, Ordering::Release);
         self.stage.send_if_modified(|stage| {
@@ -139,7 +140,7 @@ impl Counterpart {
     }
 
     fn users(&self) -> MutexGuard<'_, Users> {
-        self.users.lock().unwrap_or_else(PoisonError::into_inner)
+        self.users.lock()
     }
 
     pub(super) fn leave(&self, client: &ClientKey) {
@@ -239,7 +240,7 @@ impl Upstream {
         if crosses { Lane::Counterpart } else { Lane::Definition }
     }
 
-    /// What the upstream declares to a client like `origin`.
+    /// The greeting of the upstream for a client like `origin`.
     pub(crate) async fn greeting_for(self: &Arc<Self>, origin: &Origin) -> Result<Greeting, CallError> {
         let own = match self.definitions() {
             Some(definitions) => definitions.greeting.clone(),
@@ -279,7 +280,7 @@ impl Upstream {
         self.links.counterpart.refusal()
     }
 
-    /// The counterpart for `origin`, opened if need be; `None` if the upstream speaks one era only.
+    /// The counterpart for `origin`, which is opened if necessary; `None` if the upstream speaks only one era.
     pub(super) async fn counterpart_for(
         self: &Arc<Self>,
         origin: &Origin,

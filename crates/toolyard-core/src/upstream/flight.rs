@@ -12,7 +12,7 @@ use super::Upstream;
 
 /// How many bytes the unanswered calls of one upstream may hold.
 const ROOM: usize = 128 * 1024 * 1024;
-/// Calls up to this size have as much room again to themselves, so that large ones never keep them out.
+/// Calls up to this size have the same amount of room reserved for them, so that large calls never block them.
 const SMALL: usize = 64 * 1024;
 
 /// The calls whose answers have not ended. Every call touches this, so there is no lock.
@@ -75,8 +75,8 @@ impl Upstream {
         (seconds > 0).then(|| UNIX_EPOCH + Duration::from_secs(seconds))
     }
 
-    /// Whether its silence may be due to a call that it works on. Once it has left a call unanswered, that is no
-    /// excuse until it has answered something.
+    /// Whether the upstream may be silent because it is working on a call. After a call has timed out, this no longer
+    /// counts until the upstream has answered something.
     pub(super) fn is_working(&self) -> bool {
         self.calls() > 0 && !self.life.is_unanswered()
     }

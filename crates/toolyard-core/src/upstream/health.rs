@@ -13,7 +13,7 @@ use toolyard_proto::Reason;
 use crate::plan::Pings;
 use crate::report::at;
 
-/// What pings of an upstream have shown so far, over all its connections.
+/// The health of an upstream, as pings have shown it so far, over all its connections.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Health {
     /// When it was last asked, and when it last answered.
@@ -88,11 +88,11 @@ pub(super) enum Sign {
 pub(super) enum HealthChange {
     /// Nothing new.
     Same,
-    /// It is away for now: it gets no more calls, but is still pinged.
+    /// The upstream is away for now: it gets no more calls, but is still pinged.
     Away,
-    /// It is there again.
+    /// The upstream answers again.
     Back,
-    /// It has been away so long that this connection is given up.
+    /// The upstream has been away so long that this connection is given up.
     Lost,
 }
 

@@ -1,4 +1,5 @@
-//! Which link a call takes: the definition link, the counterpart in the client's era, or one of the client's own.
+//! Which link a call uses: the link that provides the definitions, its counterpart in the client's era, or a link that
+//! belongs to the client alone.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,14 +13,14 @@ use super::state::Phase;
 use super::{Lane, Upstream};
 use crate::bridge;
 
-/// A link for as long as a call needs it, with everything that the call does on it.
+/// Holds a link for one call and tracks the call's questions on it.
 pub(crate) struct Lease {
     link: Arc<dyn Link>,
-    place: Place,
+    kind: LeaseKind,
 }
 
-/// Where the link belongs.
-enum Place {
+/// The owner of the link.
+enum LeaseKind {
     Definition,
     Counterpart(CounterpartUse),
     /// A link of the client's own.
@@ -28,24 +29,24 @@ enum Place {
 
 impl Lease {
     pub(super) fn own(link: Arc<dyn Link>, held: Held) -> Self {
-        Self { link, place: Place::Own(held) }
+        Self { link, kind: LeaseKind::Own(held) }
     }
 
     pub(crate) fn link(&self) -> &Arc<dyn Link> {
         &self.link
     }
 
-    /// Whether what is set up on it belongs to one client: a link of its own, or a session.
+    /// Whether subscriptions and settings on the link belong to one client: the client has its own link or session.
     pub(crate) fn is_apart(&self) -> bool {
-        matches!(self.place, Place::Own(_)) || self.link.per_client()
+        matches!(self.kind, LeaseKind::Own(_)) || self.link.per_client()
     }
 
     /// Waits until the link has ended.
     pub(super) async fn ended(&self, upstream: &Upstream) {
-        match &self.place {
-            Place::Own(held) => held.gone().await,
-            Place::Counterpart(counterpart) => counterpart.of().replaced(&self.link).await,
-            Place::Definition => {
+        match &self.kind {
+            LeaseKind::Own(held) => held.gone().await,
+            LeaseKind::Counterpart(counterpart) => counterpart.of().replaced(&self.link).await,
+            LeaseKind::Definition => {
                 let is_lost =
                     |phase| matches!(phase, Phase::Retrying | Phase::SignIn | Phase::Dead | Phase::Ended);
                 upstream.life.reaches(is_lost).await;
@@ -53,18 +54,26 @@ impl Lease {
         }
     }
 
-    /// The way back of a call that uses this link. On a link of the client's own its questions are counted.
+    /// Returns the peer for a call that uses this link. On a client's own link, the questions of the call are counted.
     pub(crate) fn watch(&self, peer: Peer) -> Peer {
-        match &self.place {
-            Place::Own(held) => held.counted(peer),
+        match &self.kind {
+            LeaseKind::Own(held) => held.counted(peer),
             _ => peer,
         }
     }
 
-    /// The call has ended, so that the next one may have the link. A link whose call was dropped is not given to
-    /// another client.
+    /// The error of a call whose question was refused because too many are open.
+    pub(crate) fn not_asked(&self) -> Option<CallError> {
+        match &self.kind {
+            LeaseKind::Own(held) => held.not_asked(),
+            _ => None,
+        }
+    }
+
+    /// Marks the call as ended, so that the next call can use the link. If a call is dropped instead, its link is not
+    /// given to another client.
     pub(crate) fn done(&self) {
-        if let Place::Own(held) = &self.place {
+        if let LeaseKind::Own(held) = &self.kind {
             held.done();
         }
     }
@@ -72,32 +81,32 @@ impl Lease {
 
 impl fmt::Debug for Lease {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let place = match self.place {
-            Place::Definition => "definition",
-            Place::Counterpart(_) => "counterpart",
-            Place::Own(_) => "own",
+        let kind = match self.kind {
+            LeaseKind::Definition => "definition",
+            LeaseKind::Counterpart(_) => "counterpart",
+            LeaseKind::Own(_) => "own",
         };
-        f.debug_struct("Lease").field("place", &place).finish_non_exhaustive()
+        f.debug_struct("Lease").field("kind", &kind).finish_non_exhaustive()
     }
 }
 
 impl Upstream {
-    /// A link for a call of `origin`; `peer` is the way back of that call.
+    /// Leases a link for a call of `origin`; `peer` is the channel back to the caller of that call.
     pub(crate) async fn lease(self: &Arc<Self>, origin: &Origin, peer: &Peer) -> Result<Lease, CallError> {
         let (lane, shared) = self.shared_lease(origin, Some(peer)).await?;
         if origin.client == ClientKey::Gateway || !self.links.pool.is_used(shared.link.as_ref(), origin) {
             return Ok(shared);
         }
         drop(shared);
-        Box::pin(pool::lease(self, origin, lane, Some(peer))).await
+        Box::pin(pool::lease_from_pool(self, origin, lane, Some(peer))).await
     }
 
-    /// A link for what `origin` sets up to outlive a call.
+    /// Leases a link for subscriptions and settings of `origin`, which outlive a call.
     pub(super) async fn lease_to_stay(self: &Arc<Self>, origin: &Origin) -> Result<Lease, CallError> {
         let (lane, shared) = self.shared_lease(origin, None).await?;
         if self.keeps_apart(shared.link.as_ref(), &origin.client) {
             drop(shared);
-            return Box::pin(pool::lease(self, origin, lane, None)).await;
+            return Box::pin(pool::lease_from_pool(self, origin, lane, None)).await;
         }
         Ok(shared)
     }
@@ -111,16 +120,16 @@ impl Upstream {
         if self.lane_of(origin) == Lane::Counterpart
             && let Some((link, in_use)) = Box::pin(self.counterpart_for(origin, peer)).await?
         {
-            return Ok((Lane::Counterpart, Lease { link, place: Place::Counterpart(in_use) }));
+            return Ok((Lane::Counterpart, Lease { link, kind: LeaseKind::Counterpart(in_use) }));
         }
         let link = match self.links.live() {
             Some(link) => link,
             None => Box::pin(self.awaited_link()).await?,
         };
-        Ok((Lane::Definition, Lease { link, place: Place::Definition }))
+        Ok((Lane::Definition, Lease { link, kind: LeaseKind::Definition }))
     }
 
-    /// Whether what this client sets up is separate from what others set up.
+    /// Whether the subscriptions and settings of this client are separate from those of other clients.
     pub(super) fn keeps_apart(&self, shared: &dyn Link, client: &ClientKey) -> bool {
         let has_no_session = matches!(client, ClientKey::Request(_) | ClientKey::Gateway);
         self.links.pool.is_promised(shared) && !has_no_session

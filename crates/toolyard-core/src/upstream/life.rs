@@ -1,11 +1,12 @@
-//! Where an upstream is in its life, what is known about it, and the signals by which others move it on. Only the
+//! The phase of an upstream, what is known about it, and the signals by which others move it on. Only the
 //! supervisor changes the phase.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
 use arc_swap::ArcSwapOption;
+use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 use toolyard_model::{BoxFuture, Scope};
@@ -34,24 +35,26 @@ pub(crate) struct Life {
     read_for_call: Mutex<Option<Instant>>,
     /// How often its lists have been read.
     pub(super) renewals: watch::Sender<u64>,
+    /// The upstream has answered a call since it was last connected.
+    served: AtomicBool,
     /// A call timed out, and the upstream has not answered anything since.
     unanswered: AtomicBool,
     health: Mutex<Health>,
     /// Owns the supervisor and every task that it starts.
     pub(super) scope: Scope,
     successor: OnceLock<Arc<Upstream>>,
-    /// Where its changes go, once it is started.
+    /// The receiver of the upstream's changes, once it is started.
     pub(super) events: OnceLock<Arc<Events>>,
 }
 
-/// What the supervisor waits for, besides its connection.
+/// The signals that the supervisor waits for, besides its connection.
 #[derive(Default)]
 pub(super) struct Signals {
-    /// Something failed on the link: check whether the upstream is still there.
+    /// Something failed on the link: check whether the upstream still responds.
     pub(super) suspect: Notify,
-    /// The upstream may be gone although nothing failed: check.
+    /// The upstream may have been lost although nothing failed: check.
     pub(super) doubted: Notify,
-    /// There is a new sign of the upstream: connect now instead of after the pause.
+    /// There is a new hint that the upstream is running: connect now instead of after the pause.
     pub(super) woken: Notify,
     /// Its definitions no longer match: read the lists again.
     pub(super) outdated: Notify,
@@ -72,6 +75,7 @@ impl Life {
             unannounced: AtomicBool::new(false),
             read_for_call: Mutex::default(),
             renewals: watch::Sender::new(0),
+            served: AtomicBool::new(false),
             unanswered: AtomicBool::new(false),
             health: Mutex::default(),
             scope,
@@ -88,7 +92,7 @@ impl Life {
         self.state.borrow().phase
     }
 
-    /// What the upstream offers, as last read or stored.
+    /// The definitions of the upstream, as last read or stored.
     pub(crate) fn definitions(&self) -> Option<Arc<Definitions>> {
         self.definitions.load_full()
     }
@@ -155,7 +159,7 @@ impl Life {
         }
     }
 
-    /// Something failed on its link: the supervisor checks whether it is still there.
+    /// Something failed on its link: the supervisor checks whether the upstream still responds.
     pub(crate) fn suspect(&self) {
         self.signals.suspect.notify_one();
     }
@@ -168,7 +172,7 @@ impl Life {
         }
     }
 
-    /// There is a new sign of the upstream: it is tried at once.
+    /// There is a new hint that the upstream is running: it is connected at once.
     pub(crate) fn wake(&self) {
         self.signals.woken.notify_one();
     }
@@ -188,7 +192,7 @@ impl Life {
         if !self.is_unannounced() {
             return false;
         }
-        let mut last = self.read_for_call.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = self.read_for_call.lock();
         let is_due = last.is_none_or(|last| last.elapsed() >= READ_FOR_CALL_AGAIN);
         if is_due {
             *last = Some(Instant::now());
@@ -207,11 +211,29 @@ impl Life {
         self.unanswered.store(true, Ordering::Release);
     }
 
-    /// It has answered something.
+    /// Records that the upstream has answered something.
     pub(crate) fn responded(&self) {
         if self.unanswered.load(Ordering::Relaxed) {
             self.unanswered.store(false, Ordering::Release);
         }
+    }
+
+    /// Records that the upstream has answered a call.
+    pub(crate) fn answered_call(&self) {
+        self.responded();
+        if !self.served.load(Ordering::Relaxed) {
+            self.served.store(true, Ordering::Release);
+        }
+    }
+
+    /// A connection begins.
+    pub(super) fn begin_to_serve(&self) {
+        self.served.store(false, Ordering::Release);
+    }
+
+    /// Whether it has answered a call since the connection began.
+    pub(super) fn has_served(&self) -> bool {
+        self.served.load(Ordering::Acquire)
     }
 
     /// Whether a call timed out and nothing was answered since.
@@ -219,18 +241,21 @@ impl Life {
         self.unanswered.load(Ordering::Acquire)
     }
 
-    /// What pings have shown.
+    /// The health of the upstream, as pings have shown it.
     pub(crate) fn health(&self) -> Health {
-        self.health.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.health.lock().clone()
     }
 
     /// Changes the record of pings; nothing else happens while it is locked.
     pub(super) fn record(&self, change: impl FnOnce(&mut Health)) {
-        change(&mut self.health.lock().unwrap_or_else(PoisonError::into_inner));
+        change(&mut self.health.lock());
     }
 
-    /// Calls that it no longer takes go to `successor`; to be set before it retires.
+    /// Sets the upstream that receives calls once this one no longer takes them, and that continues its history. Must
+    /// be set before `successor` starts and this one retires.
     pub(crate) fn hand_over(&self, successor: &Arc<Upstream>) {
+        let history = self.state.borrow().history.clone();
+        successor.life.state.send_modify(|state| state.history = history);
         // The successor is set at most once.
         let _ = self.successor.set(successor.clone());
     }

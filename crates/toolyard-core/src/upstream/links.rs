@@ -1,16 +1,17 @@
 //! The connections of an upstream and everything that clients have set up over them.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use arc_swap::ArcSwapOption;
+use parking_lot::Mutex;
 use tokio::sync::mpsc;
 use toolyard_model::{ClientKey, Link, Scope};
 use toolyard_proto::modern::LogLevel;
 
 use super::counterpart::Counterpart;
 use super::keyed_lock::KeyedLock;
-use super::pool::{Opened, Pool};
+use super::pool::{OpenedLink, Pool};
 use super::subscribe::Subscriptions;
 use super::task_owners::TaskOwners;
 use super::task_reviews::TaskReviews;
@@ -32,7 +33,7 @@ pub(crate) struct Links {
     pub(super) counterpart: Counterpart,
     pub(super) pool: Pool,
     /// New links of the pool on their way to the task that takes their events.
-    pub(super) opened: (mpsc::Sender<Opened>, tokio::sync::Mutex<mpsc::Receiver<Opened>>),
+    pub(super) opened: (mpsc::Sender<OpenedLink>, tokio::sync::Mutex<mpsc::Receiver<OpenedLink>>),
     /// The log level that each client has chosen.
     levels: Mutex<HashMap<ClientKey, LogLevel>>,
     pub(super) subscriptions: Subscriptions,
@@ -97,7 +98,7 @@ impl Links {
 
     /// The most verbose level that any client wants, after `client` has chosen `level`.
     pub(crate) fn want_level(&self, client: &ClientKey, level: Option<LogLevel>) -> Option<LogLevel> {
-        let mut levels = self.levels.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut levels = self.levels.lock();
         match level {
             Some(level) => levels.insert(client.clone(), level),
             None => levels.remove(client),
@@ -107,7 +108,7 @@ impl Links {
 
     /// The most verbose level that any client has chosen.
     pub(crate) fn least_level(&self) -> Option<LogLevel> {
-        self.levels.lock().unwrap_or_else(PoisonError::into_inner).values().min().copied()
+        self.levels.lock().values().min().copied()
     }
 
     /// A client connects to another upstream: what it has set up here ends, but not its calls in flight.

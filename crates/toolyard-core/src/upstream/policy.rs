@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::pins::PinTerms;
 use crate::plan::{Connect, Pace, SamplingPlan, Timeouts, UpstreamKind, UpstreamPlan};
 
-/// What the config sets for one upstream and may change at any time.
+/// The settings of one upstream that may change at any time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UpstreamPolicy {
     /// How long a call may take.
@@ -54,13 +54,13 @@ impl UpstreamPolicy {
 }
 
 /// Everything about an upstream that a reload replaces at once.
-pub(crate) struct Policy {
+pub(crate) struct LivePolicy {
     pub(crate) own: UpstreamPolicy,
     pub(crate) pace: Pace,
     pub(crate) connect: Arc<dyn Connect>,
 }
 
-impl Policy {
+impl LivePolicy {
     pub(super) fn new(plan: &UpstreamPlan, pace: Pace) -> Self {
         Self { own: plan.policy.clone(), pace, connect: plan.connect.clone() }
     }

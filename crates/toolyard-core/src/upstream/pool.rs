@@ -4,17 +4,19 @@
 //!
 //! Definitions, and announcements for all clients, still come from the shared link.
 
+use std::fmt;
 use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::FutureExt;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Notify, mpsc};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use toolyard_model::{ClientKey, Link, LinkEvent, Origin, Peer, Principal};
-use toolyard_proto::{CallError, Raw, Reason};
+use toolyard_proto::{CallError, Raw, Reason, Retry};
 
 use super::fetch::is_list_change;
 use super::links::Lane;
@@ -44,13 +46,13 @@ pub(super) struct Pool {
     promised: bool,
     /// Set once it is clear that clients cannot share.
     needed: AtomicBool,
-    state: Mutex<State>,
-    /// A link was opened, given back, or is gone.
+    state: Mutex<PoolState>,
+    /// A link was opened, released, or has ended.
     changed: Notify,
 }
 
 #[derive(Default)]
-struct State {
+struct PoolState {
     last: u64,
     last_question: u64,
     members: Vec<Member>,
@@ -75,7 +77,7 @@ enum Owner {
 }
 
 impl Owner {
-    /// Where each client was promised its own, a principal counts as one.
+    /// If each client has its own link from the start, a principal counts as one client.
     fn of(origin: &Origin, promised: bool) -> Self {
         match &origin.client {
             client @ ClientKey::Principal(_) if promised => Self::Client(client.clone()),
@@ -147,8 +149,8 @@ impl Pool {
         self.promised && shared.is_shared()
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> MutexGuard<'_, PoolState> {
+        self.state.lock()
     }
 
     pub(super) fn len(&self) -> usize {
@@ -184,7 +186,9 @@ impl Pool {
             evicted = state.remove(number);
         }
         state.last += 1;
-        let (number, owner, since) = (state.last, owner.clone(), Instant::now());
+        let number = state.last;
+        let owner = owner.clone();
+        let since = Instant::now();
         let questions = OpenQuestions::default();
         state.members.push(Member { number, owner, link: None, busy: 1, since, questions });
         (Found::Room(number), evicted)
@@ -197,28 +201,21 @@ impl Pool {
     }
 
     /// A call on this link asks its client. The token is cancelled when the question has to make room.
-    pub(super) fn begin_question(&self, number: u64) -> Result<CancellationToken, String> {
+    pub(super) fn begin_question(&self, number: u64) -> Result<CancellationToken, NoQuestion> {
         let mut state = self.state();
         state.last_question += 1;
         let since = state.last_question;
-        let Some(own) = state.member(number).map(|member| member.owner.clone()) else {
-            return Err("the connection of this call has ended".into());
-        };
+        let own = state.member(number).map(|member| member.owner.clone()).ok_or(NoQuestion::LinkEnded)?;
         let is_other = |member: &&Member| member.number != number && member.questions.is_open();
         let asking = state.members.iter().filter(is_other).count();
         let mine = state.members.iter().filter(is_other).filter(|member| member.owner.is_same_client(&own));
         if mine.clone().count() >= MOST_ASKING_PER_CLIENT || asking >= MOST_ASKING {
             match mine.min_by_key(|member| member.questions.since()) {
                 Some(oldest) => oldest.questions.cancel(),
-                None => {
-                    return Err(format!(
-                        "{MOST_ASKING} questions of other clients are open; try again later"
-                    ));
-                }
+                None => return Err(NoQuestion::TooMany),
             }
         }
-        let member = state.member(number).ok_or("the connection of this call has ended")?;
-        Ok(member.questions.begin(since))
+        Ok(state.member(number).ok_or(NoQuestion::LinkEnded)?.questions.begin(since))
     }
 
     pub(super) fn end_question(&self, number: u64) {
@@ -255,7 +252,7 @@ impl Pool {
         removed
     }
 
-    /// Waits until a link is gone, for whatever reason.
+    /// Waits until a link has ended, for whatever reason.
     async fn gone(&self, number: u64) {
         loop {
             let changed = self.changed.notified();
@@ -277,7 +274,8 @@ impl Pool {
         self.take_out(|member| member.owner.client() == Some(client))
     }
 
-    /// A client has connected to another upstream: its link is removed, unless it is in use; then it is removed when idle.
+    /// A client has connected to another upstream: its link is removed, unless it is in use; then it is removed when
+    /// idle.
     pub(super) fn leave(&self, client: &ClientKey) -> Vec<Arc<dyn Link>> {
         self.take_out(|member| member.owner.client() == Some(client) && member.busy == 0)
     }
@@ -293,7 +291,7 @@ impl Pool {
     }
 }
 
-impl State {
+impl PoolState {
     fn member(&mut self, number: u64) -> Option<&mut Member> {
         self.members.iter_mut().find(|member| member.number == number)
     }
@@ -305,7 +303,7 @@ impl State {
 }
 
 /// A link from the pool for the calls of `origin`, opened if need be.
-pub(super) async fn lease(
+pub(super) async fn lease_from_pool(
     upstream: &Arc<Upstream>,
     origin: &Origin,
     lane: Lane,
@@ -357,7 +355,7 @@ async fn open(
     }
     upstream.links.pool.opened(number, &connected.link);
     let owner = Owner::of(origin, upstream.links.pool.promised).client().cloned();
-    let member = Opened { number, owner, lane, starter, events: connected.events };
+    let member = OpenedLink { number, owner, lane, starter, events: connected.events };
     let _ = upstream.links.opened.0.send(member).await;
     Ok(Lease::own(connected.link, held))
 }
@@ -369,11 +367,38 @@ fn not_opened(upstream: &Upstream, reason: &Reason) -> CallError {
     CallError::unavailable(why).at(upstream.name())
 }
 
+/// Why a call cannot ask its client.
+pub(super) enum NoQuestion {
+    LinkEnded,
+    /// The questions of other clients leave no room.
+    TooMany,
+}
+
+impl fmt::Display for NoQuestion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::LinkEnded => f.write_str("the connection of this call has ended"),
+            Self::TooMany => {
+                write!(f, "{MOST_ASKING} questions of other clients are open; try again later")
+            }
+        }
+    }
+}
+
+/// The error of a call that had to ask its client and was not allowed to. Its upstream may have done some of it.
+fn not_asked(upstream: &Upstream) -> CallError {
+    let what = format!("needed to ask this client a question, but {}", NoQuestion::TooMany);
+    let why = Reason::of_upstream(upstream.id().as_str(), what);
+    let mut error = CallError::limit(why).at(upstream.name());
+    error.retry = Retry::IfIdempotent;
+    error
+}
+
 /// The error of a call that waited for a link of its own and got none.
 pub(super) fn all_in_use(upstream: &Upstream) -> CallError {
     let what = format!(
-        "has {MOST} connections, one for each client that it asks questions, and all of them were in use for as long \
-         as this call could wait"
+        "already has {MOST} connections (one per client, because it asks questions); none became free within the time of \
+         this call"
     );
     let why = Reason::of_upstream(upstream.id().as_str(), what);
     CallError::limit(why.with_hint("answer or cancel open questions, or try again later")).at(upstream.name())
@@ -384,23 +409,32 @@ pub(super) struct Held {
     upstream: Arc<Upstream>,
     number: u64,
     is_done: AtomicBool,
+    /// Set when the last question of the call was refused because too many are open.
+    was_refused: Arc<AtomicBool>,
     /// The way back of the call for which the link was opened.
     starter: Option<Arc<Peer>>,
 }
 
 impl Held {
     fn new(upstream: &Arc<Upstream>, number: u64) -> Self {
-        Self { upstream: upstream.clone(), number, is_done: AtomicBool::new(false), starter: None }
+        let (is_done, was_refused) = (AtomicBool::new(false), Arc::default());
+        Self { upstream: upstream.clone(), number, is_done, was_refused, starter: None }
     }
 
-    /// Waits until the link is gone.
+    /// Waits until the link has ended.
     pub(super) async fn gone(&self) {
         self.upstream.links.pool.gone(self.number).await;
     }
 
     /// The way back of a call on this link, with its questions counted.
     pub(super) fn counted(&self, peer: Peer) -> Peer {
-        Peer::new(Arc::new(CountedPeer { peer, upstream: self.upstream.clone(), number: self.number }))
+        let (upstream, was_refused) = (self.upstream.clone(), self.was_refused.clone());
+        Peer::new(Arc::new(CountedPeer { peer, upstream, number: self.number, was_refused }))
+    }
+
+    /// The error of a call whose question was refused because too many are open.
+    pub(super) fn not_asked(&self) -> Option<CallError> {
+        self.was_refused.load(Ordering::Relaxed).then(|| not_asked(&self.upstream))
     }
 
     /// The call on it has ended.
@@ -417,7 +451,7 @@ impl Drop for Held {
 }
 
 /// A link of the pool that was just opened, for [`tend`] to listen to.
-pub(super) struct Opened {
+pub(super) struct OpenedLink {
     number: u64,
     owner: Option<ClientKey>,
     lane: Lane,
@@ -452,7 +486,7 @@ async fn tend_links(upstream: &Arc<Upstream>, outlets: &Outlets) {
 }
 
 /// Takes what one link sends outside of calls, until it ends. A link whose messages are not taken is closed.
-async fn attend(upstream: Arc<Upstream>, outlets: Outlets, mut member: Opened) {
+async fn attend(upstream: Arc<Upstream>, outlets: Outlets, mut member: OpenedLink) {
     let number = member.number;
     let listening = AssertUnwindSafe(listen_to(&upstream, &outlets, &mut member)).catch_unwind();
     let is_ended = listening.await.is_ok();
@@ -463,7 +497,7 @@ async fn attend(upstream: Arc<Upstream>, outlets: Outlets, mut member: Opened) {
     }
 }
 
-async fn listen_to(upstream: &Arc<Upstream>, outlets: &Outlets, member: &mut Opened) {
+async fn listen_to(upstream: &Arc<Upstream>, outlets: &Outlets, member: &mut OpenedLink) {
     while let Some(event) = member.events.recv().await {
         match event {
             LinkEvent::Notification(_, notification) => {

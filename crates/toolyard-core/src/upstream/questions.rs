@@ -2,6 +2,7 @@
 //! clients' own. A call that waits for the answer to a question holds its link, so a client that never answers must
 //! not hold the links of all others.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -11,6 +12,7 @@ use toolyard_model::{Ask, AskError, Back, BoxFuture, Origin, Peer};
 use toolyard_proto::{Method, Notification, Raw};
 
 use super::Upstream;
+use super::pool::NoQuestion;
 
 /// How long the client whose call started a process may take to send its roots.
 const ROOTS_WAIT: Duration = Duration::from_secs(10);
@@ -21,6 +23,8 @@ pub(super) struct CountedPeer {
     pub(super) upstream: Arc<Upstream>,
     /// The number of the link in the pool.
     pub(super) number: u64,
+    /// Set when a question is refused because too many are open, and cleared when a later one is not.
+    pub(super) was_refused: Arc<AtomicBool>,
 }
 
 impl Back for CountedPeer {
@@ -30,8 +34,14 @@ impl Back for CountedPeer {
 
     fn ask(&self, ask: Ask) -> BoxFuture<Result<Raw, AskError>> {
         let cancelled = match self.upstream.links.pool.begin_question(self.number) {
-            Ok(cancelled) => cancelled,
-            Err(why) => return Box::pin(async { Err(AskError::Unsupported(why)) }),
+            Ok(cancelled) => {
+                self.was_refused.store(false, Ordering::Relaxed);
+                cancelled
+            }
+            Err(why) => {
+                self.was_refused.fetch_or(matches!(why, NoQuestion::TooMany), Ordering::Relaxed);
+                return Box::pin(async move { Err(AskError::Unsupported(why.to_string())) });
+            }
         };
         let (answer, open) = (self.peer.ask(ask), OpenQuestion::new(&self.upstream, self.number));
         Box::pin(async move {

@@ -1,4 +1,4 @@
-//! What happens between two connections: how long to wait before the next attempt, when the entries of the upstream
+//! The time between two connections: how long to wait before the next attempt, when the entries of the upstream
 //! leave the lists, and what ends the wait early.
 
 use std::sync::Arc;
@@ -8,12 +8,12 @@ use tokio::time::Instant;
 use toolyard_proto::Reason;
 
 use super::Upstream;
-use super::retry::{self, NextAttempt};
+use super::retry::{self, Failures, NextAttempt};
 use super::state::Phase;
 use super::supervise::Outlets;
 use crate::plan::{AfterLoss, UpstreamKind};
 
-/// Effectively infinite; the upstream comes back by itself.
+/// Effectively infinite; the app reconnects by itself.
 const NEVER: Duration = Duration::from_hours(24 * 365);
 
 /// How often to check whether there is something to connect to, at first and at most, and for how long.
@@ -26,14 +26,13 @@ const POLL_LIMIT: Duration = Duration::from_secs(30);
 pub(super) struct Backoff {
     /// Since when there is no connection, if there ever was one.
     pub(super) lost_at: Option<Instant>,
-    /// In a row.
-    pub(super) failures: u32,
+    pub(super) failures: Failures,
 }
 
 impl Backoff {
     /// Waits until it is time to try again.
     pub(super) async fn rest(&mut self, upstream: &Arc<Upstream>, outlets: &Outlets, reason: Reason) {
-        self.failures = self.failures.saturating_add(1);
+        self.failures.add();
         self.lost_at.get_or_insert_with(Instant::now);
         let loss = upstream.connector().after_loss();
         if loss == AfterLoss::SignIn {
@@ -60,17 +59,17 @@ impl Backoff {
         if let Some(after) = after.filter(|_| !woken) {
             upstream.life.enter(Phase::Dead, None);
             woken = self.within_grace(upstream, outlets, upstream.woken_within(after)).await;
-            let why = if woken { "there is a new sign of life" } else { "it is time to look again" };
+            let why = if woken { "the upstream was detected again" } else { "the retry interval has passed" };
             upstream.life.enter(Phase::Discovered, Some(why.into()));
         }
         if woken {
-            self.failures = 0;
+            self.failures = Failures::default();
         }
     }
 
     /// Waits for the user. Another process may sign in, so the upstream is tried from time to time.
     async fn rest_until_signed_in(&mut self, upstream: &Arc<Upstream>, outlets: &Outlets, reason: Reason) {
-        (self.failures, self.lost_at) = (0, None);
+        (self.failures, self.lost_at) = (Failures::default(), None);
         upstream.links.take_live();
         upstream.life.state.send_modify(|state| (state.settled, state.returning) = (true, false));
         upstream.life.enter(Phase::SignIn, Some(reason));
@@ -117,7 +116,7 @@ impl Upstream {
         }
     }
 
-    /// Whether there was a sign of life within this time.
+    /// Whether the upstream has responded within this time.
     async fn woken_within(&self, wait: Duration) -> bool {
         tokio::time::timeout(wait, self.life.signals.woken.notified()).await.is_ok()
     }
@@ -128,14 +127,14 @@ impl Upstream {
         outlets.announce();
     }
 
-    fn lost(&self, reason: Reason, failures: u32) {
+    fn lost(&self, reason: Reason, failures: Failures) {
         self.links.take_live();
         let returns = self.kind() == UpstreamKind::Server
             && self.connector().after_loss() == AfterLoss::TryAgain
-            && failures < self.pace().breaker;
+            && failures.is_returning(&self.pace());
         // Set before the phase, or a call that waits sees a moment in which the upstream is not expected back.
         self.life.state.send_modify(|state| {
-            state.failures = failures;
+            state.failures = failures.in_a_row;
             state.settled = true;
             state.returning = returns && state.connected.is_some();
         });

@@ -1,9 +1,10 @@
 //! The calls of an upstream over the last minutes, one sample every few seconds, for the dashboard's small plots.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use crate::catalog::Catalog;
@@ -15,7 +16,7 @@ pub(crate) const EVERY: Duration = Duration::from_secs(2);
 /// How many samples are kept: five minutes.
 const MOST: usize = 150;
 
-/// What happened between two samples.
+/// The changes between two samples.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sample {
     calls: u64,
@@ -26,10 +27,10 @@ struct Sample {
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Samples(Mutex<State>);
+pub(crate) struct Samples(Mutex<SampleState>);
 
 #[derive(Debug, Default)]
-struct State {
+struct SampleState {
     samples: VecDeque<Sample>,
     last: Distribution,
     failed: u64,
@@ -38,7 +39,7 @@ struct State {
 impl Samples {
     fn take(&self, upstream: &Upstream) {
         let (now, failed) = (upstream.meter().total(), upstream.tally().count().failed);
-        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.0.lock();
         let since = now.since(&state.last);
         if state.samples.len() == MOST {
             state.samples.pop_front();
@@ -55,7 +56,7 @@ impl Samples {
 
     /// Four lists of equal length, the oldest sample first.
     pub(crate) fn to_json(&self) -> Value {
-        let state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let state = self.0.lock();
         let list = |value: fn(&Sample) -> Value| state.samples.iter().map(value).collect::<Value>();
         json!({
             "everySeconds": EVERY.as_secs(),
@@ -68,7 +69,7 @@ impl Samples {
 
     /// Calls in the last sample, and the sum of those of the last minute.
     pub(crate) fn latest(&self) -> Value {
-        let state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let state = self.0.lock();
         let last = state.samples.back().copied().unwrap_or_default();
         let minute: u64 = state.samples.iter().rev().take(30).map(|sample| sample.calls).sum();
         json!({ "calls": last.calls, "failed": last.failed, "p50Us": last.p50, "p99Us": last.p99, "lastMinute": minute })

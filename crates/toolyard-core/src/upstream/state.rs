@@ -1,4 +1,4 @@
-//! Where an upstream is in its life, and why. One machine for every kind of upstream: which step may follow
+//! The state of an upstream: its phase, and why. One machine for every kind of upstream: which step may follow
 //! which is written here and nowhere else. It reads no clock: the caller passes the time.
 
 mod history;
@@ -16,7 +16,7 @@ pub use history::{History, PhaseChange};
 /// One stage of an upstream's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Phase {
-    /// Known, but not tried yet, or not since the last sign of life.
+    /// Known, but not tried yet, or not since the last hint that it is running.
     Discovered,
     Connecting,
     /// Its process was started and has not answered yet.
@@ -28,13 +28,16 @@ pub enum Phase {
     Retrying,
     /// It waits for the user to sign in; what it offers stays listed.
     SignIn,
-    /// Given up until there is a new sign of life, or until the next rare attempt.
+    /// Tried only once a minute, or when a new hint about it arrives.
     Dead,
     /// It only finishes what is under way. Nothing follows.
     Ended,
+    /// It does not run: the config or an operator has switched it off. No running upstream is in this phase.
+    Disabled,
 }
 
 impl Phase {
+    /// The phases of upstreams that run.
     pub const ALL: [Self; 9] = [
         Self::Discovered,
         Self::Connecting,
@@ -58,7 +61,13 @@ impl Phase {
             Self::SignIn => "sign-in needed",
             Self::Dead => "dead",
             Self::Ended => "ended",
+            Self::Disabled => "disabled",
         }
+    }
+
+    /// From the text of [`as_str`](Self::as_str).
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|phase| phase.as_str() == text)
     }
 
     /// Whether `next` may come after this one.
@@ -84,7 +93,7 @@ impl Phase {
                     | Self::Ended
             ),
             Self::SignIn | Self::Dead => matches!(next, Self::Discovered | Self::Ended),
-            Self::Ended => false,
+            Self::Ended | Self::Disabled => false,
         }
     }
 }
@@ -103,7 +112,7 @@ pub struct Invalid {
     pub to: Phase,
 }
 
-/// Where an upstream is, how it came there, and what it is waiting for.
+/// The phase of an upstream, how it came there, and what it is waiting for.
 #[derive(Clone, Debug)]
 pub struct State {
     pub phase: Phase,
@@ -118,9 +127,9 @@ pub struct State {
     pub failures: u32,
     /// The first attempt has succeeded or failed, definitions included.
     pub settled: bool,
-    /// It is not tried because there is nothing to connect to.
+    /// Whether no attempt is made because there is nothing to connect to.
     pub unseen: bool,
-    /// It was connected before and is expected back soon, so calls wait for it.
+    /// Whether the upstream was connected before and is expected back soon, so that calls wait for it.
     pub returning: bool,
     pub history: History,
 }

@@ -3,10 +3,11 @@
 
 use std::collections::HashMap;
 use std::pin::pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{mpsc, oneshot, watch};
 use toolyard_model::{Ask, AskError, Back, BoxFuture, ClientKey, Link, Origin, Peer, Scope};
 use toolyard_proto::{CallError, Method, Notification, Raw};
@@ -21,9 +22,9 @@ const HOLD_AGAIN: Duration = Duration::from_secs(2);
 /// How long an answer that no client waits for any more is awaited, to take back the subscription that it confirms.
 const LATE: Duration = Duration::from_mins(1);
 
-/// What is subscribed to, and for which client.
+/// The resource of a subscription, and the client that it is for.
 #[derive(Clone, PartialEq, Eq, Hash)]
-struct Key {
+struct SubscriptionKey {
     /// `None` if all clients share the subscription; a client if the upstream keeps a session for each.
     client: Option<ClientKey>,
     lane: Lane,
@@ -35,36 +36,37 @@ type ByClient = HashMap<ClientKey, Vec<(String, Arc<Origin>)>>;
 
 #[derive(Default)]
 pub(super) struct Subscriptions {
-    shared: Mutex<HashMap<Key, Shared>>,
-    /// What each client watches over a link that it shares with others. The subscription is made on a link of its own, too.
+    shared: Mutex<HashMap<SubscriptionKey, SharedSubscription>>,
+    /// The resources that each client watches over a link that it shares with others. The subscription is made on a
+    /// link of its own, too.
     by_client: Mutex<ByClient>,
 }
 
-struct Shared {
+struct SharedSubscription {
     count: usize,
     scope: Scope,
     outcome: watch::Receiver<Option<Result<(), CallError>>>,
 }
 
 impl Subscriptions {
-    fn shared(&self) -> MutexGuard<'_, HashMap<Key, Shared>> {
-        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    fn shared(&self) -> MutexGuard<'_, HashMap<SubscriptionKey, SharedSubscription>> {
+        self.shared.lock()
     }
 
     fn by_client(&self) -> MutexGuard<'_, ByClient> {
-        self.by_client.lock().unwrap_or_else(PoisonError::into_inner)
+        self.by_client.lock()
     }
 
     pub(super) fn is_empty(&self) -> bool {
         self.shared().is_empty()
     }
 
-    /// What this client watches over a shared link.
+    /// The resources that this client watches over a shared link.
     fn of(&self, client: &ClientKey) -> Vec<(String, Arc<Origin>)> {
         self.by_client().get(client).cloned().unwrap_or_default()
     }
 
-    /// Whether the client does not watch this resource any more.
+    /// Whether the client is no longer subscribed to this resource.
     fn forget(&self, client: &ClientKey, uri: &str) -> bool {
         let mut all = self.by_client();
         let Some(uris) = all.get_mut(client) else { return false };
@@ -82,7 +84,7 @@ impl Subscriptions {
 /// Keeps a subscription alive; dropping the last one ends it.
 pub(crate) struct Subscribed {
     upstream: Arc<Upstream>,
-    key: Key,
+    key: SubscriptionKey,
     /// The client, where it shares the link.
     follower: Option<Arc<Origin>>,
 }
@@ -126,7 +128,7 @@ impl Upstream {
         let (lane, lease) = self.shared_lease(origin, None).await?;
         let link = lease.link();
         let apart = link.per_client() || self.keeps_apart(link.as_ref(), &origin.client);
-        let key = Key { client: apart.then(|| origin.client.clone()), lane, uri };
+        let key = SubscriptionKey { client: apart.then(|| origin.client.clone()), lane, uri };
         let (mut guard, mut outcome) = self.join(key, origin, listeners, scope);
         if !apart && !bridge::subscribes_by_listening(link.greeting().revision) {
             self.follow(&mut guard, origin).await;
@@ -170,7 +172,7 @@ impl Upstream {
 
     fn join(
         self: &Arc<Self>,
-        key: Key,
+        key: SubscriptionKey,
         origin: &Arc<Origin>,
         listeners: &Arc<Listeners>,
         scope: &Scope,
@@ -180,17 +182,18 @@ impl Upstream {
             let (decide, outcome) = watch::channel(None);
             let own = scope.child();
             let (upstream, origin) = (self.clone(), origin.clone());
-            let watch = Watch { upstream, origin, key: key.clone() };
+            let watch = WatchedResource { upstream, origin, key: key.clone() };
             let keeper = Keeper { watch, listeners: listeners.clone(), decide };
             scope.spawn(keeper.run(own.clone()));
-            Shared { count: 0, scope: own, outcome }
+            SharedSubscription { count: 0, scope: own, outcome }
         });
         shared.count += 1;
         (Subscribed { upstream: self.clone(), key, follower: None }, shared.outcome.clone())
     }
 }
 
-/// Subscribes or unsubscribes on a link of the client's own; the shared link decides whether the resource can be watched at all.
+/// Subscribes or unsubscribes on a link of the client's own; the shared link decides whether the resource can be
+/// watched at all.
 async fn ask_own(link: Arc<dyn Link>, origin: Arc<Origin>, method: Method, uri: String) {
     let id = format!("yard-{method}-{uri}");
     let params = serde_json::json!({ "uri": uri });
@@ -202,17 +205,17 @@ async fn within(time: Duration, errand: impl Future<Output = ()>) {
     let _ = tokio::time::timeout(time, errand).await;
 }
 
-/// What is watched, and for which client.
+/// A resource that is watched, and for which client.
 #[derive(Clone)]
-struct Watch {
+struct WatchedResource {
     upstream: Arc<Upstream>,
     origin: Arc<Origin>,
-    key: Key,
+    key: SubscriptionKey,
 }
 
 /// Holds one subscription at the upstream and renews it when the link is renewed.
 struct Keeper {
-    watch: Watch,
+    watch: WatchedResource,
     listeners: Arc<Listeners>,
     decide: watch::Sender<Option<Result<(), CallError>>>,
 }
@@ -277,7 +280,7 @@ impl Keeper {
     fn accepted(&self) {
         let was_held = self.decide.send_replace(Some(Ok(()))).is_some();
         if was_held {
-            let Watch { upstream, key, .. } = &self.watch;
+            let WatchedResource { upstream, key, .. } = &self.watch;
             self.listeners.watched_again(upstream, key.lane, key.client.as_ref(), &key.uri);
         }
     }
@@ -305,7 +308,7 @@ impl Keeper {
             if notification.method == Method::ACKNOWLEDGED {
                 self.acknowledged(&notification)?;
             } else if let Some(params) = notification.params.as_ref() {
-                let Watch { upstream, key, .. } = &self.watch;
+                let WatchedResource { upstream, key, .. } = &self.watch;
                 self.listeners.resource_updated(upstream, key.lane, key.client.as_ref(), params);
             }
         }
@@ -315,7 +318,7 @@ impl Keeper {
         let honoured =
             ack.params.as_ref().and_then(|params| params.at(&["notifications", "resourceSubscriptions"]));
         let uris: Vec<String> = honoured.and_then(|uris| uris.read().ok()).unwrap_or_default();
-        let Watch { upstream, key: Key { uri, .. }, .. } = &self.watch;
+        let WatchedResource { upstream, key: SubscriptionKey { uri, .. }, .. } = &self.watch;
         if !uris.contains(uri) {
             return Err(CallError::invalid_params(format!(
                 "{} does not support subscriptions to {uri}",
@@ -327,7 +330,7 @@ impl Keeper {
     }
 }
 
-impl Watch {
+impl WatchedResource {
     /// Subscribes in a session. A client that leaves meanwhile cannot take the request back, and a server may begin to
     /// watch after it was asked to stop; so the answer is waited for all the same, and nothing is taken back before.
     fn subscribe(&self, lease: Arc<Lease>) -> oneshot::Receiver<Result<(), CallError>> {
@@ -377,7 +380,7 @@ impl Watch {
             return;
         }
         let unsubscribed = async {
-            // A session that is gone, or shared with a client that still watches, gets no request.
+            // No request is sent in a session that has ended, or that is shared with a client that is still subscribed.
             if link.per_client() {
                 link.unsubscribe(&self.origin, &self.key.uri).await;
             } else {

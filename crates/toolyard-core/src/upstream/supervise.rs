@@ -14,25 +14,28 @@ use futures_util::FutureExt;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, Interval};
 use toolyard_model::{Answer, Ask, AskError, BoxFuture, ClientKey, Link, LinkEvent};
-use toolyard_proto::{Method, Notification, Raw, Reason};
+use toolyard_proto::{Kind, Method, Notification, Raw, Reason, Revision};
 
 use super::fetch::fetch;
 use super::health::Vigil;
 use super::reconnect::Backoff;
+use super::retry::Failures;
 use super::state::Phase;
 use super::{Lane, Upstream, counterpart, pool};
 use crate::catalog::{CacheHints, Definitions, ListKind, ListRead};
 use crate::plan::{Connected, UpstreamKind};
-use crate::{bridge, levels};
+use crate::{bridge, greet, levels};
 use announcements::{Announcements, LOOK_AGAIN, scattered};
 use listening::LISTEN_AGAIN;
 pub(crate) use outlets::Outlets;
-use pings::{Outcome, Ping};
+use pings::{Ping, PingOutcome};
 
 const CLOSE_WAIT: Duration = Duration::from_secs(5);
 /// How often the use of an upstream is checked that is stopped when idle.
 const USE_CHECK: Duration = Duration::from_secs(5);
-/// A connection that lasted this long resets the count of failures.
+/// When a list is asked for again that the upstream answered with an error.
+const RETRY_LIST: Duration = Duration::from_secs(10);
+/// A connection that lasted this long, or on which a call was answered, resets the count of failures.
 const STEADY: Duration = Duration::from_secs(10);
 
 pub(crate) async fn run(upstream: Arc<Upstream>, outlets: Outlets) {
@@ -45,14 +48,15 @@ pub(crate) async fn run(upstream: Arc<Upstream>, outlets: Outlets) {
 
 /// However a turn ends, another follows: also after a panic in it.
 async fn keep_connected(upstream: &Arc<Upstream>, outlets: &Outlets) {
-    let mut past = Backoff { lost_at: upstream.is_listed().then(Instant::now), failures: 0 };
+    let lost_at = upstream.is_listed().then(Instant::now);
+    let mut past = Backoff { lost_at, ..Backoff::default() };
     while !upstream.life.is_retired() {
         upstream.rest_until_wanted(outlets).await;
         let turn = AssertUnwindSafe(connect_and_live(upstream, outlets, &mut past)).catch_unwind();
         let reason = match turn.await {
             Ok(End::Idle) => continue,
             Ok(End::Lost(reason)) => reason,
-            Err(_) => "the gateway failed in dealing with it, which is a bug".into(),
+            Err(_) => "internal error while handling the upstream; please report this bug".into(),
         };
         tracing::warn!(target: "upstream", upstream = %upstream.id(), %reason, "not connected");
         past.rest(upstream, outlets, reason).await;
@@ -62,7 +66,7 @@ async fn keep_connected(upstream: &Arc<Upstream>, outlets: &Outlets) {
 /// How a connection, or the attempt to make one, ended.
 enum End {
     Lost(Reason),
-    /// It was stopped because it was not used.
+    /// The upstream was stopped because it was not used.
     Idle,
 }
 
@@ -74,11 +78,15 @@ async fn connect_and_live(upstream: &Arc<Upstream>, outlets: &Outlets, past: &mu
     match past.within_grace(upstream, outlets, attempt(upstream, outlets)).await {
         Ok(connected) => {
             let begun = Instant::now();
+            upstream.life.begin_to_serve();
             let mut driver = Driver::begin(upstream, outlets, connected);
             let end = driver.run().await;
             if driver.learned {
                 past.lost_at = None;
-                past.failures = if begun.elapsed() < STEADY { past.failures } else { 0 };
+                past.failures.unreached = 0;
+                if begun.elapsed() >= STEADY || upstream.life.has_served() {
+                    past.failures = Failures::default();
+                }
             }
             end
         }
@@ -184,11 +192,26 @@ struct Driver<'a> {
     use_check: Interval,
     /// Whether it is stopped when it is not used.
     checks_use: bool,
+    metered: MeteredConnection,
+}
+
+/// Adds a connection to the metrics when it ends, however it does.
+struct MeteredConnection {
+    upstream: Arc<Upstream>,
+    revision: Revision,
+    begun: Instant,
+    was_lost: bool,
+}
+
+impl Drop for MeteredConnection {
+    fn drop(&mut self) {
+        self.upstream.meter().add_connection(self.revision, self.was_lost, self.begun.elapsed());
+    }
 }
 
 type Fetched = Vec<(ListKind, ListRead)>;
 
-enum Event {
+enum LifeEvent {
     Link(Option<LinkEvent>),
     Notification(Notification),
     ListenEnded(Answer),
@@ -199,11 +222,11 @@ enum Event {
     LookAgain,
     /// The policy was replaced by a reload.
     PolicyChanged,
-    /// It is time to ping.
+    /// A ping is due.
     PingDue,
-    Pinged(Outcome),
+    Pinged(PingOutcome),
     GraceOver,
-    /// It is time to check whether it is used.
+    /// A check is due whether the upstream is used.
     UseCheck,
 }
 
@@ -216,8 +239,12 @@ impl<'a> Driver<'a> {
         let (notify, notifications) = mpsc::channel(64);
         let listen_at = bridge::must_listen(link.greeting().revision).then(Instant::now);
         let dirty = ListKind::ALL.to_vec();
-        let (listening, refreshing, now) = (None, None, Instant::now());
+        let listening = None;
+        let refreshing = None;
+        let now = Instant::now();
         let vigil = vigil(upstream, link.as_ref(), now);
+        let (upstream_too, revision) = (upstream.clone(), link.greeting().revision);
+        let metered = MeteredConnection { upstream: upstream_too, revision, begun: now, was_lost: false };
         Self {
             upstream,
             outlets,
@@ -240,6 +267,7 @@ impl<'a> Driver<'a> {
             unlist_at: None,
             use_check: tokio::time::interval(USE_CHECK),
             checks_use: upstream.policy().own.start.stop_when_idle.is_some(),
+            metered,
         }
     }
 
@@ -248,7 +276,7 @@ impl<'a> Driver<'a> {
         let end = loop {
             self.start_refresh();
             match self.next_event().await {
-                Event::UseCheck if self.learned && self.upstream.is_unused() => break End::Idle,
+                LifeEvent::UseCheck if self.learned && self.upstream.is_unused() => break End::Idle,
                 event => {
                     if let Some(reason) = self.take(event) {
                         break End::Lost(reason);
@@ -256,65 +284,68 @@ impl<'a> Driver<'a> {
                 }
             }
         };
+        self.metered.was_lost = matches!(end, End::Lost(_));
         self.upstream.links.take_live();
         let _ = tokio::time::timeout(CLOSE_WAIT, self.link.let_go()).await;
         end
     }
 
-    async fn next_event(&mut self) -> Event {
+    async fn next_event(&mut self) -> LifeEvent {
         tokio::select! {
-            event = self.events.recv() => Event::Link(event),
-            Some(notification) = self.notifications.recv() => Event::Notification(notification),
-            answer = pending_or(self.listening.as_mut()) => Event::ListenEnded(answer),
-            () = at_time(self.listen_at) => Event::ListenAgain,
-            fetched = pending_or(self.refreshing.as_mut()) => Event::Refreshed(fetched),
-            () = self.upstream.life.signals.suspect.notified() => Event::Suspected,
-            () = self.upstream.life.signals.outdated.notified() => Event::Outdated,
-            () = at_time(self.look_at) => Event::LookAgain,
-            () = self.upstream.life.signals.policy.notified() => Event::PolicyChanged,
-            () = at_time(self.vigil.due()), if self.learned => Event::PingDue,
-            () = self.upstream.life.signals.doubted.notified() => Event::PingDue,
-            outcome = pending_or(self.pinging.as_mut().map(|ping| &mut ping.outcome)) => Event::Pinged(outcome),
-            () = at_time(self.unlist_at) => Event::GraceOver,
-            _ = self.use_check.tick(), if self.checks_use => Event::UseCheck,
+            event = self.events.recv() => LifeEvent::Link(event),
+            Some(notification) = self.notifications.recv() => LifeEvent::Notification(notification),
+            answer = pending_or(self.listening.as_mut()) => LifeEvent::ListenEnded(answer),
+            () = at_time(self.listen_at) => LifeEvent::ListenAgain,
+            fetched = pending_or(self.refreshing.as_mut()) => LifeEvent::Refreshed(fetched),
+            () = self.upstream.life.signals.suspect.notified() => LifeEvent::Suspected,
+            () = self.upstream.life.signals.outdated.notified() => LifeEvent::Outdated,
+            () = at_time(self.look_at) => LifeEvent::LookAgain,
+            () = self.upstream.life.signals.policy.notified() => LifeEvent::PolicyChanged,
+            () = at_time(self.vigil.due()), if self.learned => LifeEvent::PingDue,
+            () = self.upstream.life.signals.doubted.notified() => LifeEvent::PingDue,
+            outcome = pending_or(self.pinging.as_mut().map(|ping| &mut ping.outcome)) => LifeEvent::Pinged(outcome),
+            () = at_time(self.unlist_at) => LifeEvent::GraceOver,
+            _ = self.use_check.tick(), if self.checks_use => LifeEvent::UseCheck,
         }
     }
 
-    fn take(&mut self, event: Event) -> Option<Reason> {
+    fn take(&mut self, event: LifeEvent) -> Option<Reason> {
         match event {
-            Event::Link(Some(LinkEvent::Notification(client, notification))) => {
+            LifeEvent::Link(Some(LinkEvent::Notification(client, notification))) => {
                 self.announcement(client.as_ref(), &notification);
             }
-            Event::Link(Some(LinkEvent::Ask(_, ask, reply))) => {
+            LifeEvent::Link(Some(LinkEvent::Ask(_, ask, reply))) => {
                 let _ = reply.send(self.upstream.answer_outside_call(&ask));
             }
-            Event::Link(Some(LinkEvent::Closed(reason))) => return Some(reason),
-            Event::Link(None) => return Some("its connection ended".into()),
-            Event::Notification(notification) => self.announcement(None, &notification),
-            Event::ListenEnded(answer) => self.listen_ended(answer),
-            Event::ListenAgain => self.listen(),
-            Event::Refreshed(fetched) => return self.refreshed(fetched),
-            Event::Suspected => self.ask(true),
-            Event::PingDue => self.ask(false),
-            Event::UseCheck => {}
-            Event::PolicyChanged => {
+            LifeEvent::Link(Some(LinkEvent::Closed(reason))) => return Some(reason),
+            LifeEvent::Link(None) => return Some("its connection ended".into()),
+            LifeEvent::Notification(notification) => self.announcement(None, &notification),
+            LifeEvent::ListenEnded(answer) => self.listen_ended(answer),
+            LifeEvent::ListenAgain => self.listen(),
+            LifeEvent::Refreshed(fetched) => return self.refreshed(fetched),
+            LifeEvent::Suspected => self.ask(true),
+            LifeEvent::PingDue => self.ask(false),
+            LifeEvent::UseCheck => {}
+            LifeEvent::PolicyChanged => {
                 self.checks_use = self.upstream.policy().own.start.stop_when_idle.is_some();
                 let regular = pings_regularly(self.upstream, self.link.as_ref());
                 self.vigil.follow(self.upstream.pace().pings, regular, Instant::now());
             }
-            Event::Pinged(outcome) => return self.pinged(outcome),
-            Event::GraceOver => {
+            LifeEvent::Pinged(outcome) => return self.pinged(outcome),
+            LifeEvent::GraceOver => {
                 self.unlist_at = None;
                 self.upstream.unlist(self.outlets);
             }
-            Event::Outdated => {
+            LifeEvent::Outdated => {
                 self.look_at = None;
                 self.dirty = ListKind::ALL.to_vec();
             }
-            Event::LookAgain => {
+            LifeEvent::LookAgain => {
                 self.look_at = None;
                 let unannounced = self.unannounced();
                 self.mark_dirty(&unannounced);
+                let failed = self.upstream.definitions().map(|definitions| definitions.failed_lists());
+                self.mark_dirty(&failed.unwrap_or_default());
             }
         }
         None
@@ -349,21 +380,35 @@ impl<'a> Driver<'a> {
         let kinds = std::mem::take(&mut self.dirty);
         self.announcements.being_read = std::mem::take(&mut self.announcements.announced);
         let (link, origin) = (self.link.clone(), self.outlets.origin.clone());
+        let may_fail = self.may_fail();
         // An upstream that announces a change whenever it is listed must not be listed without pause.
         let begin = std::mem::replace(&mut self.refresh_at, Instant::now() + self.upstream.pace().debounce);
         self.refreshing = Some(Box::pin(async move {
             tokio::time::sleep_until(begin).await;
             let mut fetched = Vec::new();
             for kind in kinds {
-                let entries = fetch(link.clone(), origin.clone(), kind).await;
-                fetched.push((kind, entries.map_err(|error| not_listed(kind, error.reason))?));
+                let read = match fetch(link.clone(), origin.clone(), kind).await {
+                    Err(error) if may_fail.contains(&kind) && matches!(error.kind, Kind::Reported(_)) => {
+                        failed_read(kind, error.reason)
+                    }
+                    read => read.map_err(|error| not_listed(kind, error.reason))?,
+                };
+                fetched.push((kind, read));
             }
             Ok(fetched)
         }));
     }
 
-    /// Shows and stores new definitions. If the first fetch fails, the connection ends; after a later failure the old
-    /// definitions stay.
+    /// The lists that are empty as long as the upstream answers with an error: there is no older list to keep.
+    fn may_fail(&self) -> Vec<ListKind> {
+        match self.upstream.definitions() {
+            Some(definitions) if self.learned => definitions.failed_lists(),
+            _ => ListKind::ALL.to_vec(),
+        }
+    }
+
+    /// Shows and stores new definitions. If the first fetch gets no answer, the connection ends; after a later failure
+    /// the old definitions stay.
     fn refreshed(&mut self, fetched: Result<Fetched, Reason>) -> Option<Reason> {
         self.refreshing = None;
         let mut fetched = match fetched {
@@ -375,10 +420,16 @@ impl<'a> Driver<'a> {
                 return None;
             }
         };
+        if fetched.iter().any(|(_, read)| read.meta.as_ref().is_some_and(greet::leads_back)) {
+            return Some(greet::loop_reason(self.upstream.name()));
+        }
         let mut definitions = match self.upstream.definitions() {
             Some(old) if self.learned => Definitions::clone(&old),
             _ => Definitions::new(self.link.greeting().clone()),
         };
+        if let Some(old) = self.upstream.definitions() {
+            keep_entries(&mut fetched, &old);
+        }
         if self.is_ours() {
             for (_, read) in &mut fetched {
                 read.hints = CacheHints::default();
@@ -391,6 +442,10 @@ impl<'a> Driver<'a> {
             definitions.set(kind, read);
         }
         self.look_at = self.next_look(&definitions);
+        if !definitions.failed_lists().is_empty() {
+            let retry = Instant::now() + scattered(RETRY_LIST);
+            self.look_at = Some(self.look_at.map_or(retry, |look| look.min(retry)));
+        }
         if is_news {
             self.publish(definitions);
             self.announcements.passed_on = Some(Instant::now());
@@ -403,7 +458,9 @@ impl<'a> Driver<'a> {
     fn publish(&mut self, mut definitions: Definitions) {
         self.upstream.review(self.outlets, &mut definitions);
         // A dynamic upstream declares what it offers whenever it connects.
-        if let Some(store) = self.outlets.store.as_ref().filter(|_| !self.upstream.kind().is_dynamic()) {
+        let is_complete = definitions.failed_lists().is_empty();
+        let is_kept = is_complete && !self.upstream.kind().is_dynamic();
+        if let Some(store) = self.outlets.store.as_ref().filter(|_| is_kept) {
             store.save_later(self.upstream.id(), &self.upstream.fingerprint, &definitions);
         }
         if let Some(before) = self.upstream.definitions() {
@@ -451,6 +508,19 @@ async fn at_time(moment: Option<Instant>) {
         Some(moment) => tokio::time::sleep_until(moment).await,
         None => std::future::pending().await,
     }
+}
+
+/// A list that the upstream could not give keeps the entries of an earlier connection.
+fn keep_entries(fetched: &mut Fetched, old: &Definitions) {
+    for (kind, read) in fetched.iter_mut().filter(|(_, read)| read.failure.is_some()) {
+        read.entries = old.list(*kind).to_vec();
+    }
+}
+
+/// A list that the upstream could not give. Its link stays: everything else of it can be used.
+fn failed_read(kind: ListKind, reason: Reason) -> ListRead {
+    let failure = format!("{} (asked again every {} s)", not_listed(kind, reason), RETRY_LIST.as_secs());
+    ListRead { failure: Some(failure), ..ListRead::default() }
 }
 
 /// A complete clause names what was asked; a predicate of the upstream needs no more.

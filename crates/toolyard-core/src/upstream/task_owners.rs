@@ -3,8 +3,8 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use parking_lot::{Mutex, MutexGuard};
 use toolyard_model::{Origin, Owner};
 use toolyard_proto::splice::find_once;
 use toolyard_proto::{CallError, Method, Notification, Raw};
@@ -14,35 +14,35 @@ const MOST: usize = 10_000;
 
 #[derive(Default)]
 pub(crate) struct TaskOwners {
-    known: Mutex<Known>,
+    known: Mutex<KnownOwners>,
     /// How many calls that make a task are under way.
     making: AtomicUsize,
 }
 
 /// A call that makes a task, until the owner of the task is known.
-pub(crate) struct Making<'a>(&'a TaskOwners);
+pub(crate) struct UnownedTask<'a>(&'a TaskOwners);
 
-impl Drop for Making<'_> {
+impl Drop for UnownedTask<'_> {
     fn drop(&mut self) {
         self.0.making.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
 #[derive(Default)]
-struct Known {
+struct KnownOwners {
     owners: HashMap<String, Owner>,
     /// In the order they were made.
     order: VecDeque<String>,
 }
 
 impl TaskOwners {
-    fn known(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    fn known(&self) -> MutexGuard<'_, KnownOwners> {
+        self.known.lock()
     }
 
-    pub(crate) fn making(&self) -> Making<'_> {
+    pub(crate) fn making(&self) -> UnownedTask<'_> {
         self.making.fetch_add(1, Ordering::Relaxed);
-        Making(self)
+        UnownedTask(self)
     }
 
     /// A client has made a task. A restarted upstream may assign an id a second time.

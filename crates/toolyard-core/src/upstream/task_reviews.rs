@@ -4,8 +4,9 @@
 //! Kept for the life of the gateway only: the result of a task that outlives it is returned unprocessed.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use toolyard_model::BoxFuture;
 use toolyard_proto::{CallError, Method, Raw};
 
@@ -19,10 +20,10 @@ const MOST: usize = 10_000;
 pub(crate) type Review = Arc<dyn Fn(Raw) -> BoxFuture<Result<Raw, CallError>> + Send + Sync>;
 
 #[derive(Default)]
-pub(crate) struct TaskReviews(Mutex<Known>);
+pub(crate) struct TaskReviews(Mutex<KnownTasks>);
 
 #[derive(Default)]
-struct Known {
+struct KnownTasks {
     tasks: HashMap<String, OfTask>,
     /// In the order they were made.
     order: VecDeque<String>,
@@ -39,8 +40,8 @@ impl TaskReviews {
     /// Leaves a review if the answer to this call is a task; whether it is one.
     pub(crate) fn leave(&self, call: &Call, answer: &Raw, review: impl FnOnce() -> Review) -> bool {
         let Some(id) = task_made(call, answer) else { return false };
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let Known { tasks, order } = &mut *known;
+        let mut known = self.0.lock();
+        let KnownTasks { tasks, order } = &mut *known;
         let number = call.trace.call;
         let task = tasks.entry(id.clone()).or_insert_with(|| {
             order.push_back(id);
@@ -58,20 +59,20 @@ impl TaskReviews {
         true
     }
 
-    /// What the answer to this request must pass: none unless it may carry the result of a task.
+    /// The reviews that the answer to this request must pass: none unless it may carry the result of a task.
     pub(crate) fn of(&self, call: &Call) -> Vec<Review> {
         if call.method != Method::TASKS_GET && call.method != Method::TASKS_RESULT {
             return Vec::new();
         }
         let id = call.params.member("taskId").and_then(|id| id.as_string()).unwrap_or_default();
-        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = self.0.lock();
         known.tasks.get(&id).map(|task| task.reviews.clone()).unwrap_or_default()
     }
 
     /// The status of a task for those who follow it: without a result that was not looked at.
     pub(crate) fn status(&self, params: &Raw) -> Raw {
         let id = params.member("taskId").and_then(|id| id.as_string()).unwrap_or_default();
-        let is_reviewed = self.0.lock().unwrap_or_else(PoisonError::into_inner).tasks.contains_key(&id);
+        let is_reviewed = self.0.lock().tasks.contains_key(&id);
         if is_reviewed { params.without(&["result"]) } else { params.clone() }
     }
 }

@@ -1,14 +1,13 @@
-//! Tasks that a legacy upstream carries out for clients that poll them: what each has asked so far, and
-//! what became of it.
+//! Tasks that a legacy upstream carries out for clients that poll them: the questions of each task, and its result.
 //!
-//! An upstream may have a process, or a session, for each client, and each of them may give its tasks the ids that
-//! another gives. The gateway may know a client by nothing but the task that it polls, so an id that is in use is
-//! shown as another.
+//! An upstream may have one process, or one session, for each client, and two of them may use the same task id. A task
+//! id may be all that the gateway knows about the client that polls it, so an id that is in use is replaced by another.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 use toolyard_model::{Ask, AskError, Back, BoxFuture, Origin};
@@ -33,10 +32,10 @@ pub(crate) struct TrackedTask {
     shown: String,
     origin: Arc<Origin>,
     expires: Instant,
-    state: Mutex<State>,
+    state: Mutex<TrackedState>,
 }
 
-struct State {
+struct TrackedState {
     /// Until the task has ended.
     lease: Option<Arc<Lease>>,
     asked: u64,
@@ -53,7 +52,7 @@ struct Question {
 
 impl TrackedTasks {
     fn all(&self) -> MutexGuard<'_, HashMap<String, Arc<TrackedTask>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     pub(crate) fn hold(
@@ -64,7 +63,7 @@ impl TrackedTasks {
         ttl: Duration,
     ) -> Arc<TrackedTask> {
         let now = Instant::now();
-        let state = State { lease: Some(lease.clone()), asked: 0, open: Vec::new(), ended: None };
+        let state = TrackedState { lease: Some(lease.clone()), asked: 0, open: Vec::new(), ended: None };
         let (origin, expires) = (origin.clone(), now + ttl);
         let mut all = self.all();
         all.retain(|_, task| task.expires > now);
@@ -130,8 +129,8 @@ impl TrackedTask {
         &self.shown
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> MutexGuard<'_, TrackedState> {
+        self.state.lock()
     }
 
     /// The link that the task lives on, until it has ended.

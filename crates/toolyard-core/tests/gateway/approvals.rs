@@ -81,39 +81,23 @@ impl World {
             json!({ "action": if is_yes { "accept" } else { "decline" }, "content": { "decision": how } });
         let mut params = json!({ "name": "a__pay", "arguments": { "amount": amount } });
         match self.by {
-            By::Client if self.is_legacy_client() => *client.inbox.reply.lock().unwrap() = Some(answer),
+            By::Client if self.is_legacy_client() => *client.inbox.reply.lock() = Some(answer),
             By::Client => {
                 params["requestState"] = asked["requestState"].clone();
                 params["inputResponses"] = json!({ "approval": answer });
             }
             By::Operator => {
                 let path = if is_yes { "/approvals/approve" } else { "/approvals/deny" };
-                let status = self.control(path, &json!({ "id": asked })).await;
+                let status = decide(&self.gateway, path, &json!({ "id": asked })).await;
                 assert!([StatusCode::OK, StatusCode::NOT_FOUND].contains(&status), "{status}");
             }
         }
         result(client.ask("tools/call", params).await)
     }
 
-    async fn control(&self, path: &str, body: &Value) -> StatusCode {
-        let request = ControlRequest {
-            method: Method::POST,
-            path: path.into(),
-            query: None,
-            body: Bytes::from(body.to_string()),
-            last_event_id: None,
-            principal: Principal::local(),
-            is_operator: true,
-        };
-        match self.gateway.control(request).await {
-            ControlResponse::Whole { status, .. } => status,
-            _ => panic!("neither text nor events were asked for"),
-        }
-    }
-
     /// The arguments that the upstream was called with.
     fn sent(&self) -> Vec<Value> {
-        let seen = self.double.seen.lock().unwrap();
+        let seen = self.double.seen.lock();
         let calls = seen.iter().filter(|(method, _)| method.as_str() == "tools/call");
         calls.map(|(_, params)| params.read::<Value>().unwrap()["arguments"].clone()).collect()
     }
@@ -130,6 +114,34 @@ fn gateway(folder: &TempDir, double: &Arc<Double>, approval: Approval) -> Gatewa
         plan.calls.rules = Some(Arc::new(Policy::new(rules, Do::Allow)));
         plan.state_dir = Some(folder.path().to_owned());
     })
+}
+
+/// An operator's request to the control API.
+pub(crate) async fn decide(gateway: &Gateway, path: &str, body: &Value) -> StatusCode {
+    control(gateway, Method::POST, path, body.to_string()).await.0
+}
+
+/// What an operator reads there.
+async fn read(gateway: &Gateway, path: &str) -> Value {
+    let (status, body) = control(gateway, Method::GET, path, String::new()).await;
+    assert_eq!(status, StatusCode::OK, "{path}");
+    serde_json::from_slice(&body).unwrap()
+}
+
+async fn control(gateway: &Gateway, method: Method, path: &str, body: String) -> (StatusCode, Bytes) {
+    let request = ControlRequest {
+        method,
+        path: path.into(),
+        query: None,
+        body: Bytes::from(body),
+        last_event_id: None,
+        principal: Principal::local(),
+        is_operator: true,
+    };
+    match gateway.control(request).await {
+        ControlResponse::Whole { status, json } => (status, json),
+        _ => panic!("neither text nor events were asked for"),
+    }
 }
 
 /// An answer, or the text of an error.
@@ -170,6 +182,26 @@ async fn an_accepted_call_is_sent_once_and_a_declined_one_never() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_approval_whose_use_cannot_be_stored_is_refused() {
+    for by in KINDS {
+        let world = World::new(Revision::NEWEST, by, Approval::default());
+        let client = world.client("alice").await;
+        let asked = world.ask(&client, 5).await;
+        // A rename does not replace a folder that is not empty, for any user.
+        let file = world.folder.path().join("approvals.json");
+        let _ = std::fs::remove_file(&file);
+        std::fs::create_dir_all(file.join("in the way")).unwrap();
+        let refused = world.decide(&client, &asked, 5, true, "once").await.to_string();
+        assert!(refused.contains("cannot be stored"), "{}: {refused}", world.described());
+        assert_eq!(world.sent(), Vec::<Value>::new(), "{}", world.described());
+        std::fs::remove_dir_all(&file).unwrap();
+        let done = world.decide(&client, &asked, 5, true, "once").await;
+        assert!(done.to_string().contains("amount"), "{}: {done}", world.described());
+        assert_eq!(world.sent(), [json!({ "amount": 5 })], "{}", world.described());
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_approval_does_not_cover_changed_arguments() {
     for (era, by) in combinations() {
         let world = World::new(era, by, for_session(Duration::from_mins(10)));
@@ -177,10 +209,10 @@ async fn an_approval_does_not_cover_changed_arguments() {
         let asked = world.ask(&client, 5).await;
         if world.is_legacy_client() {
             world.decide(&client, &asked, 5, true, "session").await;
-            *client.inbox.reply.lock().unwrap() = Some(json!({ "action": "decline" }));
+            *client.inbox.reply.lock() = Some(json!({ "action": "decline" }));
             let again = result(client.call("a__pay", json!({ "amount": 6 })).await).to_string();
             assert!(again.contains("was not approved"), "{again}");
-            assert_eq!(client.inbox.asked.lock().unwrap().len(), 2);
+            assert_eq!(client.inbox.asked.lock().len(), 2);
             assert_eq!(world.sent(), [json!({ "amount": 5 })]);
             continue;
         }
@@ -198,7 +230,7 @@ async fn an_approval_does_not_cover_another_principal() {
         let asked = world.ask(&alice, 5).await;
         if world.is_legacy_client() {
             world.decide(&alice, &asked, 5, true, "session").await;
-            *bob.inbox.reply.lock().unwrap() = Some(json!({ "action": "decline" }));
+            *bob.inbox.reply.lock() = Some(json!({ "action": "decline" }));
             let of_bob = result(bob.call("a__pay", json!({ "amount": 5 })).await).to_string();
             assert!(of_bob.contains("was not approved"), "{of_bob}");
             assert_eq!(world.sent().len(), 1);
@@ -219,7 +251,7 @@ async fn an_approval_for_one_call_is_not_used_twice() {
         let asked = world.ask(&client, 5).await;
         world.decide(&client, &asked, 5, true, "once").await;
         if world.is_legacy_client() {
-            *client.inbox.reply.lock().unwrap() = Some(json!({ "action": "cancel" }));
+            *client.inbox.reply.lock() = Some(json!({ "action": "cancel" }));
         }
         let replayed = if by == By::Client && !world.is_legacy_client() {
             world.decide(&client, &asked, 5, true, "once").await
@@ -248,7 +280,7 @@ async fn an_expired_approval_is_worth_nothing() {
         let asked = world.ask(&client, 5).await;
         if world.is_legacy_client() {
             world.decide(&client, &asked, 5, true, "session").await;
-            *client.inbox.reply.lock().unwrap() = Some(json!({ "action": "decline" }));
+            *client.inbox.reply.lock() = Some(json!({ "action": "decline" }));
             let again = result(client.call("a__pay", json!({ "amount": 5 })).await).to_string();
             assert!(again.contains("was not approved"), "the grant has expired: {again}");
             assert_eq!(world.sent().len(), 1);
@@ -272,7 +304,7 @@ async fn an_approval_survives_a_restart() {
             let client = world.client("alice").await;
             let again = result(client.call("a__pay", json!({ "amount": 5 })).await).to_string();
             assert!(again.contains("amount"), "{again}");
-            assert_eq!(client.inbox.asked.lock().unwrap().len(), 0, "the grant of the session is kept");
+            assert_eq!(client.inbox.asked.lock().len(), 0, "the grant of the session is kept");
             assert_eq!(world.sent().len(), 2);
             continue;
         }
@@ -281,6 +313,29 @@ async fn an_approval_survives_a_restart() {
         let done = world.decide(&client, &asked, 5, true, "once").await.to_string();
         assert!(done.contains("amount"), "{}: {done}", world.described());
         assert_eq!(world.sent().len(), 1, "{}", world.described());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn arguments_that_a_question_cannot_show_whole_are_left_to_an_operator() {
+    for era in ERAS {
+        let world = World::new(era, By::Client, Approval::default());
+        let client = world.client("alice").await;
+        let text = "x".repeat(50_000);
+        let arguments = json!({ "amount": 5, "text": text });
+        let asked = result(client.call("a__pay", arguments.clone()).await);
+        let id = pending(&asked);
+        assert_eq!(client.inbox.asked.lock().len(), 0, "no question is asked: {}", world.described());
+        let whole = read(&world.gateway, &format!("/approvals/{id}")).await;
+        assert_eq!(whole["arguments"], arguments);
+        let listed = read(&world.gateway, "/approvals").await["calls"][0].clone();
+        assert_eq!((&listed["cut"], &listed["digest"]), (&json!(true), &whole["digest"]));
+        assert_eq!(decide(&world.gateway, "/approvals/approve", &json!({ "id": id })).await, StatusCode::OK);
+        client.call("a__pay", arguments.clone()).await.unwrap();
+        assert_eq!(world.sent(), [arguments]);
+        let too_large = json!({ "text": "x".repeat(300_000) });
+        let refused = result(client.call("a__pay", too_large).await).to_string();
+        assert!(refused.contains("its arguments are too large"), "{refused}");
     }
 }
 
@@ -309,8 +364,7 @@ async fn one_approval_is_enough_for_a_modern_upstream_that_asks_twice_afterwards
     for (era, by) in combinations() {
         let world = World::with(era, by, Approval::default(), asks_twice());
         let client = world.client("alice").await;
-        *client.inbox.reply.lock().unwrap() =
-            Some(json!({ "action": "accept", "content": { "decision": "once" } }));
+        *client.inbox.reply.lock() = Some(json!({ "action": "accept", "content": { "decision": "once" } }));
         let asked = world.ask(&client, 5).await;
         let mut answer = world.decide(&client, &asked, 5, true, "once").await;
         let mut rounds = 0;
@@ -330,7 +384,7 @@ async fn one_approval_is_enough_for_a_modern_upstream_that_asks_twice_afterwards
         assert!(answer.to_string().contains("paid"), "{}: {answer}", world.described());
         let is_modern = era == Revision::NEWEST;
         assert_eq!(rounds, if is_modern { 2 } else { 0 }, "{}", world.described());
-        let asked = client.inbox.asked.lock().unwrap().len();
+        let asked = client.inbox.asked.lock().len();
         let expected = match (is_modern, by) {
             (true, _) => 0,
             (false, By::Client) => 3,

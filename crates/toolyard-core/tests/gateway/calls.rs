@@ -22,7 +22,7 @@ async fn a_tool_is_called_under_its_own_name_by_either_of_its_shown_ones() {
     assert_eq!(client.tools().await, ["files__read"]);
     for name in ["files__read", "files:read"] {
         client.call(name, json!({ "n": 1 })).await.unwrap();
-        let (_, params) = double.seen.lock().unwrap().pop().unwrap();
+        let (_, params) = double.seen.lock().pop().unwrap();
         assert_eq!(params.as_str(), r#"{"name":"read","arguments":{"n":1}}"#);
     }
     assert_eq!(client.call("read", json!({})).await.unwrap_err().code(), -32602);
@@ -42,7 +42,7 @@ async fn duplicate_members_that_decide_a_request_are_rejected() {
     check("", "tools/call", r#"{"name":"files__delete","name":"files__read"}"#).await;
     check("", "resources/read", r#"{"uri":"a:b","uri":"c:d"}"#).await;
     check("", "completion/complete", r#"{"ref":{},"ref":{"type":"ref/prompt","name":"x"}}"#).await;
-    assert!(double.seen.lock().unwrap().iter().all(|(method, _)| method.as_str() != "tools/call"));
+    assert!(double.seen.lock().iter().all(|(method, _)| method.as_str() != "tools/call"));
 }
 
 #[tokio::test(start_paused = true)]
@@ -53,7 +53,7 @@ async fn names_that_could_be_confused_lead_to_their_own_tools() {
     assert_eq!(names.len(), 2);
     for (name, own, double) in [(&names[0], "b__c", &one), (&names[1], "c", &two)] {
         client.call(name, json!({})).await.unwrap();
-        let (_, params) = double.seen.lock().unwrap().pop().unwrap();
+        let (_, params) = double.seen.lock().pop().unwrap();
         assert_eq!(params.member("name").unwrap().as_string().unwrap(), own);
     }
 }
@@ -65,7 +65,7 @@ async fn a_view_of_one_upstream_changes_nothing() {
     assert_eq!(client.tools().await, ["read"]);
     client.call("read", json!({})).await.unwrap();
     client.ask("vendor/method", json!({ "x": [1, 2] })).await.unwrap();
-    let (method, params) = double.seen.lock().unwrap().pop().unwrap();
+    let (method, params) = double.seen.lock().pop().unwrap();
     assert_eq!((method.as_str(), params.as_str()), ("vendor/method", r#"{"x":[1,2]}"#));
 }
 
@@ -140,19 +140,13 @@ async fn progress_keeps_a_call_alive_and_reaches_the_client_in_order() {
     let client = Client::new(&gateway(&[("a", &double)]), NEW, "");
     client.tools().await;
     client.call("a__t", json!({})).await.unwrap();
-    let received: Vec<String> = client
-        .inbox
-        .received
-        .lock()
-        .unwrap()
-        .iter()
-        .map(|n| n.params.as_ref().unwrap().as_str().to_owned())
-        .collect();
+    let received: Vec<String> =
+        client.inbox.received.lock().iter().map(|n| n.params.as_ref().unwrap().as_str().to_owned()).collect();
     assert_eq!(received, (0..5).map(|n| format!(r#"{{"progress":{n}}}"#)).collect::<Vec<_>>());
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_that_goes_away_takes_its_call_with_it() {
+async fn a_client_that_disconnects_ends_its_call() {
     let silent: Behaviour = Arc::new(|_, _| Box::pin(std::future::pending()));
     let double = Double::with(NEW, &["t"], silent);
     let client = Client::new(&gateway(&[("a", &double)]), NEW, "");
@@ -166,7 +160,7 @@ async fn a_client_that_goes_away_takes_its_call_with_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_an_upstream_reports_is_passed_on_to_the_letter() {
+async fn errors_of_an_upstream_are_passed_on_unchanged() {
     let error = r#"{"code":-32602,"message":"no","data":{"x":1.50},"extra":true}"#;
     let reporting: Behaviour = Arc::new(move |_, _| {
         Box::pin(async move { Err(CallError::reported(toolyard_proto::Raw::parse(error).unwrap())) })
@@ -191,7 +185,7 @@ async fn resource_links_in_answers_lead_back_to_their_upstream() {
         })
     });
     let double = Double::with(NEW, &["t"], linking);
-    double.resources.lock().unwrap().push(json!({ "uri": "file:///x", "name": "x" }));
+    double.resources.lock().push(json!({ "uri": "file:///x", "name": "x" }));
     let gateway = gateway(&[("a", &double)]);
     let client = Client::new(&gateway, NEW, "");
     assert_eq!(client.names("resources/list", "resources", "uri").await, ["yard+file://a//x"]);
@@ -200,7 +194,7 @@ async fn resource_links_in_answers_lead_back_to_their_upstream() {
     assert_eq!(link, "yard+file://a//x");
     let read = client.ask("resources/read", json!({ "uri": link })).await.unwrap();
     assert_eq!(read["contents"][0]["uri"], link.as_str());
-    assert_eq!(double.seen.lock().unwrap().last().unwrap().1.as_str(), r#"{"uri":"file:///x"}"#);
+    assert_eq!(double.seen.lock().last().unwrap().1.as_str(), r#"{"uri":"file:///x"}"#);
     let alone =
         Client::new(&gateway, NEW, "a").ask("resources/read", json!({ "uri": "file:///x" })).await.unwrap();
     assert_eq!(alone["contents"][0]["uri"], "file:///x");
@@ -209,12 +203,12 @@ async fn resource_links_in_answers_lead_back_to_their_upstream() {
 #[tokio::test(start_paused = true)]
 async fn a_completion_finds_the_owner_of_its_prompt() {
     let double = Double::new(NEW, &[]);
-    double.prompts.lock().unwrap().push(json!({ "name": "greet" }));
+    double.prompts.lock().push(json!({ "name": "greet" }));
     let client = Client::new(&gateway(&[("a", &double)]), NEW, "");
     assert_eq!(client.names("prompts/list", "prompts", "name").await, ["a__greet"]);
     let params = json!({ "ref": { "type": "ref/prompt", "name": "a__greet" }, "argument": { "name": "x", "value": "" } });
     client.ask("completion/complete", params).await.unwrap();
-    let (_, params) = double.seen.lock().unwrap().pop().unwrap();
+    let (_, params) = double.seen.lock().pop().unwrap();
     assert_eq!(params.at(&["ref", "name"]).unwrap().as_str(), "\"greet\"");
 }
 
@@ -245,10 +239,10 @@ async fn a_legacy_client_is_asked_the_questions_of_a_modern_upstream() {
     let double = Double::with(NEW, &["t"], asking());
     let client = Client::new(&gateway(&[("a", &double)]), OLD, "");
     client.tools().await;
-    *client.inbox.reply.lock().unwrap() = Some(json!({ "ok": true }));
+    *client.inbox.reply.lock() = Some(json!({ "ok": true }));
     let result = client.call("a__t", json!({})).await.unwrap();
     assert_eq!(result, json!({ "state": "s1", "got": { "name": { "ok": true }, "roots": { "ok": true } } }));
-    let asked: Vec<Ask> = client.inbox.asked.lock().unwrap().clone();
+    let asked: Vec<Ask> = client.inbox.asked.lock().clone();
     assert_eq!(
         asked.iter().map(|ask| ask.method.as_str()).collect::<Vec<_>>(),
         ["elicitation/create", "roots/list"]
@@ -277,7 +271,7 @@ async fn answers_of_a_legacy_upstream_carry_the_modern_stamps() {
     let result = client.ask("tools/call", params).await.unwrap();
     assert_eq!(result["resultType"], "complete");
     assert_eq!(result["_meta"]["io.modelcontextprotocol/serverInfo"]["name"], "double");
-    let (_, params) = double.seen.lock().unwrap().pop().unwrap();
+    let (_, params) = double.seen.lock().pop().unwrap();
     assert_eq!(params.as_str(), r#"{"name":"t","_meta":{"progressToken":1,"v/x":2}}"#);
 }
 
@@ -299,7 +293,7 @@ async fn task_ids_find_their_way_back() {
     assert_eq!(created["taskId"], "a.t.1");
     let got = client.ask("tasks/get", json!({ "taskId": "a.t.1" })).await.unwrap();
     assert_eq!(got["taskId"], "a.t.1");
-    assert_eq!(double.seen.lock().unwrap().last().unwrap().1.as_str(), r#"{"taskId":"t.1"}"#);
+    assert_eq!(double.seen.lock().last().unwrap().1.as_str(), r#"{"taskId":"t.1"}"#);
     for unknown in ["x", "missing.t"] {
         assert_eq!(client.ask("tasks/get", json!({ "taskId": unknown })).await.unwrap_err().code(), -32602);
     }
@@ -321,7 +315,7 @@ async fn an_upstreams_error_about_our_own_hop_is_not_passed_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_sign_of_life_without_a_message_restarts_the_idle_time() {
+async fn a_keep_alive_without_a_message_restarts_the_idle_time() {
     for upstream in [NEW, OLD] {
         let behaviour: Behaviour = Arc::new(move |request, peer| {
             Box::pin(async move {

@@ -2,10 +2,11 @@
 //! subscriptions work in a legacy session only. Each client is served in its own era.
 
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, split};
 use toolyard_core::{Connect, Connected, Gateway, NoCounterpart, Plan, UpstreamKind, UpstreamPlan};
@@ -111,13 +112,13 @@ impl Dual {
         let id = &message["id"];
         let text = |id: &Value, text: &str| json!({ "jsonrpc": "2.0", "id": id, "result": { "content": [{ "type": "text", "text": text }] } });
         if id == "roots" {
-            *self.roots.lock().unwrap() = message["result"]["roots"][0]["uri"].as_str().map(str::to_owned);
+            *self.roots.lock() = message["result"]["roots"][0]["uri"].as_str().map(str::to_owned);
             return Vec::new();
         }
         let Some(method) = message["method"].as_str() else {
             return vec![text(&asked.remove(0), &message["result"]["content"].to_string())];
         };
-        self.seen.lock().unwrap().push((revision, method.to_owned()));
+        self.seen.lock().push((revision, method.to_owned()));
         let notify =
             |method: &str, params: Value| json!({ "jsonrpc": "2.0", "method": method, "params": params });
         match (method, message["params"]["name"].as_str()) {
@@ -175,14 +176,14 @@ impl Dual {
     }
 
     fn was_sent(&self, revision: Revision, method: &str) -> bool {
-        self.seen.lock().unwrap().iter().any(|(era, seen)| *era == revision && seen == method)
+        self.seen.lock().iter().any(|(era, seen)| *era == revision && seen == method)
     }
 }
 
 fn client(gateway: &Gateway, revision: Revision) -> Client {
     let mut client = Client::new(gateway, revision, "");
     client.declare(json!({ "elicitation": {} }));
-    *client.inbox.reply.lock().unwrap() = Some(json!({ "action": "accept", "content": "Ann" }));
+    *client.inbox.reply.lock() = Some(json!({ "action": "accept", "content": "Ann" }));
     client
 }
 
@@ -227,8 +228,8 @@ async fn log_messages_levels_and_subscriptions_follow_the_link_of_the_client() {
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert!(dual.was_sent(LEGACY, "resources/subscribe"));
     assert!(!dual.was_sent(Revision::NEWEST, "resources/subscribe"));
-    old.inbox.received.lock().unwrap().clear();
-    new.inbox.received.lock().unwrap().clear();
+    old.inbox.received.lock().clear();
+    new.inbox.received.lock().clear();
     text_of(&old, "touch").await;
     assert_eq!(old.inbox.methods(), ["notifications/resources/updated"]);
     assert!(new.inbox.methods().is_empty(), "that was the resource of the other process");
@@ -312,9 +313,9 @@ async fn the_client_whose_call_starts_a_process_is_asked_for_the_roots() {
     let gateway = dual.gateway();
     let mut old = Client::new(&gateway, LEGACY, "");
     old.declare(json!({ "roots": {} }));
-    *old.inbox.reply.lock().unwrap() = Some(json!({ "roots": [{ "uri": "file:///home/you" }] }));
+    *old.inbox.reply.lock() = Some(json!({ "roots": [{ "uri": "file:///home/you" }] }));
     old.tools().await;
     text_of(&old, "era").await;
     tokio::time::sleep(Duration::from_secs(1)).await;
-    assert_eq!(dual.roots.lock().unwrap().as_deref(), Some("file:///home/you"));
+    assert_eq!(dual.roots.lock().as_deref(), Some("file:///home/you"));
 }

@@ -1,14 +1,17 @@
 //! Fallbacks keep to the rules: what is hidden stays hidden, what needs approval waits for it, and no tool calls itself
-//! by way of a fallback.
+//! by way of a fallback. A call that falls back does not wait for a permit that it holds itself.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::future::join_all;
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use toolyard_core::{Gateway, ToolRule, ToolSettings};
+use tokio::time::Instant;
+use toolyard_core::{Gateway, LimitPlan, Per, ToolRule, ToolSettings};
+use toolyard_limits::Limit;
 use toolyard_model::{
     AnswerBody, Control, ControlRequest, ControlResponse, Handler, Parent, Peer, Principal, Request,
 };
@@ -57,7 +60,7 @@ impl World {
 
     /// How often the fallback was called.
     fn calls(&self) -> usize {
-        self.spare.seen.lock().unwrap().iter().filter(|(method, _)| method.as_str() == "tools/call").count()
+        self.spare.seen.lock().iter().filter(|(method, _)| method.as_str() == "tools/call").count()
     }
 
     async fn approve(&self, id: &str) -> StatusCode {
@@ -144,5 +147,55 @@ async fn a_call_made_by_the_fallback_or_nested_too_deeply_does_not_fall_back() {
         assert_eq!(world.calls(), expected, "{described}: {answer:?}");
         let is_refused = answer.as_str().contains("its fallback b:t is not available here");
         assert_eq!(is_refused, expected == 0, "{described}: {answer:?}");
+    }
+}
+
+/// A tool set on which one tool is never there.
+fn without(missing: &'static str) -> Arc<Double> {
+    let behaviour: Behaviour = Arc::new(move |request, _| {
+        let is_missing =
+            request.params.member("name").is_some_and(|name| name.as_string().as_deref() == Some(missing));
+        Box::pin(async move {
+            if is_missing {
+                return Err(CallError::unavailable("it is not there"));
+            }
+            Ok(AnswerBody::ours(raw(json!({ "content": [] }))))
+        })
+    });
+    Double::with(NEW, &["t", "u"], behaviour)
+}
+
+/// `a:t` and `b:u` are never there, and the other upstream is the fallback of each. One call at once for each key.
+fn both_ways(per: Per) -> Gateway {
+    let limited = |pattern: &str, fallback: &str| ToolRule {
+        pattern: pattern.into(),
+        settings: ToolSettings {
+            limits: Some(vec!["one".to_owned()]),
+            fallback: Some(fallback.to_owned()),
+            ..ToolSettings::default()
+        },
+        ..ToolRule::default()
+    };
+    start(&[("a", &without("t")), ("b", &without("u"))], |plan| {
+        plan.calls.tools = vec![limited("a:*", "b:*"), limited("b:*", "a:*")];
+        plan.calls.limits = vec![LimitPlan { name: "one".into(), per, limit: Limit::concurrent(1) }];
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_falls_back_does_not_wait_for_its_own_permit() {
+    for per in [Per::Group, Per::Principal, Per::Upstream] {
+        let gateway = both_ways(per);
+        let client = Client::new(&gateway, NEW, "");
+        client.tools().await;
+        let begun = Instant::now();
+        let tools = ["a__t", "b__u", "a__t", "b__u", "a__t", "b__u"];
+        let answers = join_all(tools.map(|tool| client.call(tool, json!({})))).await;
+        for (tool, answer) in tools.iter().zip(answers) {
+            let answer = answer.unwrap();
+            let other = if *tool == "a__t" { "b:t" } else { "a:u" };
+            assert_eq!(fallback_of(&answer), other, "{per:?}: {answer}");
+        }
+        assert!(begun.elapsed() < Duration::from_secs(1), "{per:?}: {:?}", begun.elapsed());
     }
 }

@@ -17,7 +17,7 @@ const OLD: Revision = Revision::NEWEST_LEGACY;
 
 /// Makes an upstream silent: altogether, or only to pings.
 #[derive(Default)]
-pub(crate) struct Hush {
+pub(crate) struct SilenceSwitch {
     pub(crate) everything: AtomicBool,
     pub(crate) pings: AtomicBool,
     /// The next ping ends in a panic.
@@ -28,9 +28,9 @@ pub(crate) fn is_ping(method: &Method) -> bool {
     [Method::DISCOVER, Method::PING].contains(method)
 }
 
-pub(crate) fn hushed(revision: Revision) -> (Arc<Double>, Arc<Hush>) {
-    let hush = Arc::<Hush>::default();
-    let (own, echo) = (hush.clone(), echo());
+pub(crate) fn silenceable(revision: Revision) -> (Arc<Double>, Arc<SilenceSwitch>) {
+    let silence = Arc::<SilenceSwitch>::default();
+    let (own, echo) = (silence.clone(), echo());
     let behaviour: Behaviour = Arc::new(move |request, peer| {
         let is_ping = is_ping(&request.method);
         assert!(!is_ping || !own.panics.swap(false, Ordering::SeqCst), "as the test wants it");
@@ -39,7 +39,7 @@ pub(crate) fn hushed(revision: Revision) -> (Arc<Double>, Arc<Hush>) {
         }
         echo(request, peer)
     });
-    (Double::with(revision, &["t"], behaviour), hush)
+    (Double::with(revision, &["t"], behaviour), silence)
 }
 
 pub(crate) fn pinged(plan: &mut Plan) {
@@ -63,13 +63,13 @@ pub(crate) async fn seconds(count: u64) {
 
 /// How many pings it was sent.
 pub(crate) fn pings(double: &Double) -> usize {
-    double.seen.lock().unwrap().iter().filter(|(method, _)| is_ping(method)).count()
+    double.seen.lock().iter().filter(|(method, _)| is_ping(method)).count()
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_third_miss_makes_it_retry_and_an_answer_makes_it_active() {
     for revision in [NEW, OLD] {
-        let (double, hush) = hushed(revision);
+        let (double, silence) = silenceable(revision);
         let gateway = start(&[("a", &double)], pinged);
         let client = Client::new(&gateway, NEW, "");
         client.call("a__t", json!({})).await.unwrap();
@@ -78,7 +78,7 @@ async fn the_third_miss_makes_it_retry_and_an_answer_makes_it_active() {
         let known = health(&gateway);
         assert_eq!((known.pings, known.answers, known.missed), (2, 2, 0));
         assert!(known.round_trip.is_some() && known.is_healthy() == Some(true), "{known:?}");
-        hush.everything.store(true, Ordering::SeqCst);
+        silence.everything.store(true, Ordering::SeqCst);
         // Asked at 30, 40 and 50 s; given up on 5 s later each time.
         seconds(29).await;
         assert_eq!((state(&gateway).0, health(&gateway).misses), ("active", 2));
@@ -88,7 +88,7 @@ async fn the_third_miss_makes_it_retry_and_an_answer_makes_it_active() {
         assert!(reason.as_deref().unwrap().contains("3 pings"), "{reason:?}");
         let refused = client.call("a__t", json!({})).await.unwrap();
         assert_eq!(refused["_meta"]["dev.toolyard/error"]["kind"], "unavailable", "{refused}");
-        hush.everything.store(false, Ordering::SeqCst);
+        silence.everything.store(false, Ordering::SeqCst);
         seconds(10).await;
         let known = health(&gateway);
         assert_eq!((state(&gateway).0, known.misses, known.missed), ("active", 0, 3));
@@ -100,47 +100,47 @@ async fn the_third_miss_makes_it_retry_and_an_answer_makes_it_active() {
 
 #[tokio::test(start_paused = true)]
 async fn tools_of_one_that_does_not_answer_leave_after_the_grace_and_come_back_with_it() {
-    let (double, hush) = hushed(NEW);
+    let (double, silence) = silenceable(NEW);
     let gateway = start(&[("a", &double)], pinged);
     let client = Client::new(&gateway, NEW, "");
     assert_eq!(client.tools().await, ["a__t"]);
-    hush.everything.store(true, Ordering::SeqCst);
+    silence.everything.store(true, Ordering::SeqCst);
     seconds(42).await;
     assert_eq!((state(&gateway).0, client.tools().await), ("retrying", vec!["a__t".to_owned()]));
     seconds(5).await;
     assert_eq!(client.tools().await, [] as [&str; 0]);
-    hush.everything.store(false, Ordering::SeqCst);
+    silence.everything.store(false, Ordering::SeqCst);
     seconds(10).await;
     assert_eq!(client.tools().await, ["a__t"]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_upstream_that_stays_silent_is_reconnected() {
-    let (double, hush) = hushed(NEW);
+    let (double, silence) = silenceable(NEW);
     let gateway = start(&[("a", &double)], pinged);
     seconds(15).await;
-    hush.everything.store(true, Ordering::SeqCst);
+    silence.everything.store(true, Ordering::SeqCst);
     // The third miss at 45 s, the sixth at 75 s, another attempt a second later.
     seconds(54).await;
     assert_eq!((state(&gateway).0, double.connects.load(Ordering::SeqCst)), ("retrying", 1));
-    hush.everything.store(false, Ordering::SeqCst);
+    silence.everything.store(false, Ordering::SeqCst);
     seconds(4).await;
     assert_eq!((state(&gateway).0, double.connects.load(Ordering::SeqCst)), ("active", 1), "just in time");
-    hush.everything.store(true, Ordering::SeqCst);
+    silence.everything.store(true, Ordering::SeqCst);
     seconds(70).await;
     assert_eq!(double.connects.load(Ordering::SeqCst), 2);
 }
 
 #[tokio::test(start_paused = true)]
-async fn silence_in_the_middle_of_a_call_is_no_miss_until_a_call_was_given_up() {
-    let (double, hush) = hushed(NEW);
+async fn silence_during_a_call_is_not_a_miss_until_a_call_was_given_up() {
+    let (double, silence) = silenceable(NEW);
     let gateway = start(&[("a", &double)], |plan| {
         pinged(plan);
         plan.upstreams[0].policy.timeouts.idle = Duration::from_secs(100);
     });
     let client = Client::new(&gateway, NEW, "");
     client.tools().await;
-    hush.everything.store(true, Ordering::SeqCst);
+    silence.everything.store(true, Ordering::SeqCst);
     let call = tokio::spawn(client.send("tools/call", json!({ "name": "a__t" })));
     let second = tokio::spawn({
         let late = client.send("tools/call", json!({ "name": "a__t" }));
@@ -151,7 +151,7 @@ async fn silence_in_the_middle_of_a_call_is_no_miss_until_a_call_was_given_up() 
     });
     seconds(98).await;
     assert_eq!((state(&gateway).0, health(&gateway).misses), ("active", 0), "it may be at work");
-    // The first call is given up at 100 s; the second is under way, and that is no excuse any more.
+    // The first call is given up at 100 s; the second is under way, and that is not an excuse any more.
     seconds(30).await;
     assert_eq!(state(&gateway).0, "retrying");
     call.abort();
@@ -160,8 +160,8 @@ async fn silence_in_the_middle_of_a_call_is_no_miss_until_a_call_was_given_up() 
 
 #[tokio::test(start_paused = true)]
 async fn one_that_never_answers_pings_is_not_judged_by_them() {
-    let (double, hush) = hushed(OLD);
-    hush.pings.store(true, Ordering::SeqCst);
+    let (double, silence) = silenceable(OLD);
+    silence.pings.store(true, Ordering::SeqCst);
     let gateway = start(&[("a", &double)], pinged);
     let client = Client::new(&gateway, NEW, "");
     seconds(300).await;
@@ -185,7 +185,7 @@ async fn an_error_is_an_answer() {
 
 #[tokio::test(start_paused = true)]
 async fn one_that_is_not_to_be_pinged_is_not() {
-    let (double, _) = hushed(NEW);
+    let (double, _) = silenceable(NEW);
     let gateway = start(&[("a", &double)], |_| {});
     seconds(120).await;
     assert_eq!((pings(&double), health(&gateway)), (0, Health::default()));
@@ -193,10 +193,10 @@ async fn one_that_is_not_to_be_pinged_is_not() {
 
 #[tokio::test(start_paused = true)]
 async fn a_panic_while_it_is_asked_costs_the_connection_and_not_the_supervisor() {
-    let (double, hush) = hushed(NEW);
+    let (double, silence) = silenceable(NEW);
     let gateway = start(&[("a", &double)], pinged);
     seconds(5).await;
-    hush.panics.store(true, Ordering::SeqCst);
+    silence.panics.store(true, Ordering::SeqCst);
     seconds(10).await;
     assert_eq!((state(&gateway).0, double.connects.load(Ordering::SeqCst)), ("active", 2));
     Client::new(&gateway, NEW, "").call("a__t", json!({})).await.unwrap();
@@ -204,7 +204,7 @@ async fn a_panic_while_it_is_asked_costs_the_connection_and_not_the_supervisor()
 
 #[tokio::test(start_paused = true)]
 async fn the_results_of_pings_are_reported() {
-    let (double, _) = hushed(NEW);
+    let (double, _) = silenceable(NEW);
     let gateway = start(&[("a", &double)], pinged);
     let client = Client::new(&gateway, NEW, "");
     seconds(25).await;
@@ -219,10 +219,10 @@ async fn the_results_of_pings_are_reported() {
 
 #[tokio::test(start_paused = true)]
 async fn after_a_jump_of_the_clock_every_link_is_looked_at_at_once() {
-    let (active, _) = hushed(NEW);
-    let (older, _) = hushed(OLD);
+    let (active, _) = silenceable(NEW);
+    let (older, _) = silenceable(OLD);
     let dead = Double::new(NEW, &["t"]);
-    dead.attempts.lock().unwrap().extend((0..5).map(|_| Attempt::Fails));
+    dead.attempts.lock().extend((0..5).map(|_| Attempt::Fails));
     let jumped = Arc::new(AtomicU64::new(0));
     let (began, jump) = (tokio::time::Instant::now(), jumped.clone());
     let wall =
@@ -253,19 +253,19 @@ async fn after_a_jump_of_the_clock_every_link_is_looked_at_at_once() {
 
 #[tokio::test(start_paused = true)]
 async fn a_link_that_died_in_its_sleep_is_noticed_after_the_jump() {
-    let (double, hush) = hushed(NEW);
+    let (double, silence) = silenceable(NEW);
     let jumped = Arc::new(AtomicU64::new(0));
     let (began, jump) = (tokio::time::Instant::now(), jumped.clone());
     let wall =
         move || SystemTime::UNIX_EPOCH + began.elapsed() + Duration::from_secs(jump.load(Ordering::SeqCst));
     let gateway = start(&[("a", &double)], |plan| plan.wall = WallClock::new(wall));
     seconds(12).await;
-    hush.everything.store(true, Ordering::SeqCst);
+    silence.everything.store(true, Ordering::SeqCst);
     jumped.store(180, Ordering::SeqCst);
     // Looked at within 5 s, and asked three times.
     seconds(31).await;
     assert_eq!((state(&gateway).0, health(&gateway).misses), ("retrying", 3));
-    hush.everything.store(false, Ordering::SeqCst);
+    silence.everything.store(false, Ordering::SeqCst);
     seconds(11).await;
     assert_eq!(state(&gateway).0, "active");
 }

@@ -1,7 +1,8 @@
 //! Hooks around calls of tools: what they change, note and block, on every kind of tool.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use toolyard_core::{Gateway, ToolRule, ToolSettings, Validate};
 use toolyard_hooks::{Event, Hook, HookKind, HookPlan, OwnHook, Point, Verdict};
@@ -43,7 +44,7 @@ async fn hooks_change_arguments_and_results_and_add_notes() {
         Verdict::change("arguments", arguments).with_note(Some("doubled".to_owned()))
     });
     let after = hook("after", Point::PostToolCall, move |event| {
-        noted.lock().unwrap().push(event.to_json());
+        noted.lock().push(event.to_json());
         let mut result = event.data["result"].clone();
         result["content"][0]["text"] =
             json!(result["content"][0]["text"].as_str().unwrap().replace("name", "NAME"));
@@ -58,7 +59,7 @@ async fn hooks_change_arguments_and_results_and_add_notes() {
     assert_eq!((&sent["arguments"], &sent["NAME"]), (&json!({ "x": 2, "y": "z" }), &json!("t")));
     assert_eq!(answer["content"][1], json!({ "type": "text", "text": "[before] doubled" }));
     assert_eq!(answer["_meta"]["dev.toolyard/notes"], json!([{ "hook": "before", "text": "doubled" }]));
-    let seen = seen.lock().unwrap();
+    let seen = seen.lock();
     assert_eq!((&seen[0]["tool"], &seen[0]["principal"]), (&json!("a:t"), &json!("ann")));
     assert_eq!(seen[0]["arguments"], json!({ "x": 2, "y": "z" }), "the arguments that were sent");
 }
@@ -87,7 +88,7 @@ async fn a_blocked_call_is_not_sent_and_a_blocked_result_is_withheld() {
             (Some(true), &json!(expected))
         );
         assert_eq!(answer["_meta"]["dev.toolyard/error"]["kind"], "blocked");
-        assert_eq!(double.seen.lock().unwrap().len(), sent);
+        assert_eq!(double.seen.lock().len(), sent);
     }
     assert!(client.call("a__t", json!({})).await.unwrap().get("isError").is_none());
 }
@@ -154,7 +155,7 @@ async fn a_blocked_or_invalid_result_of_a_task_is_withheld() {
         for revision in [NEW, OLD] {
             let double = tasks(revision);
             let schema = json!({ "type": "object", "properties": { "n": { "type": "integer" } } });
-            double.tools.lock().unwrap()[0]["outputSchema"] = schema;
+            double.tools.lock()[0]["outputSchema"] = schema;
             let rule = ToolRule { pattern: "a:t".into(), settings: settings.clone(), ..ToolRule::default() };
             let hooks = hooks.clone();
             let gateway = start(&[("a", &double)], |plan| {

@@ -19,7 +19,7 @@ fn refused(error: CallError) -> CallError {
 
 fn calls(double: &Double) -> usize {
     let is_call = |(method, _): &&(Method, _)| *method == Method::TOOLS_CALL;
-    double.seen.lock().unwrap().iter().filter(is_call).count()
+    double.seen.lock().iter().filter(is_call).count()
 }
 
 /// Wants the parameter `region` in a header.
@@ -45,7 +45,7 @@ async fn a_call_whose_headers_are_refused_is_made_again_by_the_latest_definition
     // It does not announce the change.
     let region = json!({ "type": "string", "x-mcp-header": "Region" });
     let schema = json!({ "type": "object", "properties": { "region": region } });
-    *double.tools.lock().unwrap() = vec![json!({ "name": "t", "inputSchema": schema })];
+    *double.tools.lock() = vec![json!({ "name": "t", "inputSchema": schema })];
     let result = client.call("a__t", json!({ "region": "eu" })).await.unwrap();
     assert!(result["isError"].is_null(), "{result}");
     assert_eq!(calls(&double), 2);

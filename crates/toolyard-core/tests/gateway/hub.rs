@@ -56,7 +56,7 @@ async fn an_instance_is_described_in_the_same_form_in_each_of_its_states() {
     ];
     for (state, attempts, wait) in cases {
         let double = Double::new(NEW, &["t"]);
-        double.attempts.lock().unwrap().extend(attempts);
+        double.attempts.lock().extend(attempts);
         let upstream = join(&gateway, "shop", &double);
         tokio::time::sleep(Duration::from_millis(wait)).await;
         let answer = client.call("yard__instances_list", json!({})).await.unwrap();
@@ -109,6 +109,20 @@ fn text(result: &Value) -> &str {
     result["content"][0]["text"].as_str().unwrap()
 }
 
+/// Its file was read long ago, and the instance announces nothing.
+#[tokio::test(start_paused = true)]
+async fn a_tool_that_an_instance_has_got_since_is_listed_when_a_session_connects_to_it() {
+    let gateway = gateway(&[]);
+    let double = Double::new(NEW, &["a"]);
+    join(&gateway, "shop", &double);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    double.tools.lock().push(json!({ "name": "b", "inputSchema": { "type": "object" } }));
+    let hub = Client::new(&gateway, OLD, "hub");
+    let connected = hub.call("instances_connect", json!({ "instance_id": "shop" })).await.unwrap();
+    assert_eq!(connected["structuredContent"]["tools"], json!(["a", "b"]), "{connected}");
+    assert!(hub.tools().await.contains(&"b".to_owned()));
+}
+
 #[tokio::test(start_paused = true)]
 async fn connecting_and_disconnecting_are_answered_with_one_sentence() {
     let gateway = gateway(&[]);
@@ -147,7 +161,7 @@ async fn legal_names_stay_and_others_are_mapped_and_both_can_be_called() {
     for (name, own) in [(mapped.as_str(), "scripts/run"), ("scripts/run", "scripts/run"), ("läuft", "läuft")]
     {
         hub.call(name, json!({})).await.unwrap();
-        let seen = double.seen.lock().unwrap();
+        let seen = double.seen.lock();
         let (_, params) = seen.iter().rfind(|(method, _)| *method == Method::TOOLS_CALL).unwrap();
         assert_eq!(params.member("name").unwrap().as_string().unwrap(), own, "{name}");
     }
@@ -186,7 +200,7 @@ async fn listening(gateway: &Gateway, view: &str) -> Client {
         json!({ "toolsListChanged": true, "promptsListChanged": true, "resourcesListChanged": true });
     tokio::spawn(client.send("subscriptions/listen", json!({ "notifications": everything })));
     tokio::time::sleep(Duration::from_millis(1)).await;
-    client.inbox.received.lock().unwrap().clear();
+    client.inbox.received.lock().clear();
     client
 }
 
@@ -236,7 +250,7 @@ async fn another_name_of_an_instance_is_announced_only_to_the_profiles_that_name
 #[tokio::test(start_paused = true)]
 async fn a_dead_instance_is_tried_when_a_client_connects() {
     let (gateway, double) = (gateway(&[]), Double::new(NEW, &["t"]));
-    double.attempts.lock().unwrap().extend((0..5).map(|_| Attempt::Fails));
+    double.attempts.lock().extend((0..5).map(|_| Attempt::Fails));
     let upstream = join(&gateway, "shop", &double);
     tokio::time::sleep(Duration::from_secs(30)).await;
     assert_eq!(upstream.state().phase.as_str(), "dead");
@@ -250,7 +264,7 @@ async fn a_dead_instance_is_tried_when_a_client_connects() {
 #[tokio::test(start_paused = true)]
 async fn connecting_lists_only_tools_that_can_be_called() {
     let (gateway, double) = (gateway(&[]), Double::new(NEW, &["t"]));
-    double.tools.lock().unwrap().push(json!({ "name": "strange", "inputSchema": 7 }));
+    double.tools.lock().push(json!({ "name": "strange", "inputSchema": 7 }));
     join(&gateway, "shop", &double);
     tokio::time::sleep(Duration::from_secs(1)).await;
     let hub = listening(&gateway, "hub").await;
@@ -269,7 +283,7 @@ async fn a_level_chosen_before_a_restart_reaches_the_instance_when_it_is_back() 
     tokio::time::sleep(Duration::from_mins(1)).await;
     join(&gateway, "shop", &double);
     tokio::time::sleep(Duration::from_secs(2)).await;
-    let seen = double.seen.lock().unwrap();
+    let seen = double.seen.lock();
     let level = seen.iter().find(|(method, _)| method.as_str() == "logging/setLevel");
     assert_eq!(level.map(|(_, params)| params.as_str()), Some(r#"{"level":"warning"}"#), "{seen:?}");
 }
@@ -284,13 +298,13 @@ async fn a_level_chosen_before_connecting_reaches_the_instance() {
     hub.set_level("warning");
     hub.call("instances_connect", json!({ "instance_id": "shop" })).await.unwrap();
     tokio::time::sleep(Duration::from_secs(1)).await;
-    let seen = double.seen.lock().unwrap();
+    let seen = double.seen.lock();
     let level = seen.iter().find(|(method, _)| method.as_str() == "logging/setLevel");
     assert_eq!(level.map(|(_, params)| params.as_str()), Some(r#"{"level":"warning"}"#), "{seen:?}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_watched_at_an_instance_is_watched_again_when_it_comes_back() {
+async fn subscriptions_at_an_instance_are_restored_when_it_reconnects() {
     // Also before the lists that contain it are made again.
     for (view, pause) in [("hub", 1_000), ("hub", 1), ("shop", 1_000), ("shop", 1), ("", 1_000), ("", 1)] {
         check_watch_after_return(view, Duration::from_millis(pause)).await;
@@ -303,7 +317,7 @@ async fn check_watch_after_return(view: &str, pause: Duration) {
     let gateway = gateway(&[("other", &other)]);
     let shop = || {
         let double = Double::new(OLD, &["t"]);
-        double.resources.lock().unwrap().push(json!({ "uri": "test://r", "name": "r" }));
+        double.resources.lock().push(json!({ "uri": "test://r", "name": "r" }));
         double
     };
     let upstream = join(&gateway, "shop", &shop());
@@ -317,20 +331,19 @@ async fn check_watch_after_return(view: &str, pause: Duration) {
     tokio::spawn(client.send("subscriptions/listen", watch));
     tokio::time::sleep(Duration::from_secs(1)).await;
     gateway.remove(&upstream);
-    other.tools.lock().unwrap().push(json!({ "name": "new", "inputSchema": { "type": "object" } }));
+    other.tools.lock().push(json!({ "name": "new", "inputSchema": { "type": "object" } }));
     other.announce(Method::TOOLS_CHANGED);
     tokio::time::sleep(pause).await;
-    client.inbox.received.lock().unwrap().clear();
+    client.inbox.received.lock().clear();
     let again = shop();
     join(&gateway, "shop", &again);
     tokio::time::sleep(Duration::from_secs(1)).await;
     let words = client.inbox.methods();
     let updates = words.iter().filter(|word| *word == "notifications/resources/updated").count();
     assert_eq!(updates, 1, "{view} {pause:?}: updates before it was watched were missed: {words:?}");
-    let seen: Vec<String> =
-        again.seen.lock().unwrap().iter().map(|(method, _)| method.as_str().to_owned()).collect();
+    let seen: Vec<String> = again.seen.lock().iter().map(|(method, _)| method.as_str().to_owned()).collect();
     assert!(seen.contains(&"resources/subscribe".to_owned()), "{seen:?}");
-    client.inbox.received.lock().unwrap().clear();
+    client.inbox.received.lock().clear();
     again.say(LinkEvent::Notification(
         None,
         Notification::new(Method::RESOURCE_UPDATED, Raw::from(json!({ "uri": "test://r" }))),
@@ -340,12 +353,12 @@ async fn check_watch_after_return(view: &str, pause: Duration) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_session_has_turned_away_from_is_not_watched_again_when_it_comes_back() {
+async fn resources_of_a_disconnected_instance_are_not_resubscribed_on_restore() {
     let gateway = gateway(&[]);
     let shop = |fails: usize| {
         let double = Double::new(OLD, &["t"]);
-        double.resources.lock().unwrap().push(json!({ "uri": "test://r", "name": "r" }));
-        double.attempts.lock().unwrap().extend((0..fails).map(|_| Attempt::Fails));
+        double.resources.lock().push(json!({ "uri": "test://r", "name": "r" }));
+        double.attempts.lock().extend((0..fails).map(|_| Attempt::Fails));
         double
     };
     let upstream = join(&gateway, "shop", &shop(0));
@@ -363,7 +376,7 @@ async fn what_a_session_has_turned_away_from_is_not_watched_again_when_it_comes_
     tokio::time::sleep(Duration::from_millis(100)).await;
     client.call("instances_connect", json!({ "instance_id": "barn" })).await.unwrap();
     tokio::time::sleep(Duration::from_mins(1)).await;
-    let seen = again.seen.lock().unwrap();
+    let seen = again.seen.lock();
     let count = |name: &str| seen.iter().filter(|(method, _)| method.as_str() == name).count();
     assert!(again.connects.load(Ordering::SeqCst) > 3, "it is back");
     assert_eq!(count("resources/subscribe"), count("resources/unsubscribe"), "{seen:?}");
@@ -374,7 +387,7 @@ async fn to_connect_tries_an_instance_at_once_that_waits_for_its_next_attempt_or
     for (fails, phase, wait) in [(4, "retrying", 10_000), (5, "dead", 20_000)] {
         let gateway = gateway(&[]);
         let double = Double::new(NEW, &["t"]);
-        double.attempts.lock().unwrap().extend((0..fails).map(|_| Attempt::Fails));
+        double.attempts.lock().extend((0..fails).map(|_| Attempt::Fails));
         let upstream = join(&gateway, "shop", &double);
         tokio::time::sleep(Duration::from_millis(wait)).await;
         assert_eq!((upstream.state().phase.as_str(), double.connects.load(Ordering::SeqCst)), (phase, fails));

@@ -36,6 +36,16 @@ async fn the_lean_view_lists_search_call_and_what_the_config_names() {
     assert!(names(&Client::new(&gateway, NEW, "")).await.contains(&"files__write_file".to_owned()));
 }
 
+/// `docs/guide/lean.md` compares this size with that of the full list.
+#[tokio::test(start_paused = true)]
+async fn the_lean_list_has_the_size_that_the_guide_names() {
+    let files = Double::new(NEW, &["read_file", "write_file"]);
+    let client = Client::new(&gateway(&[("files", &files)]), NEW, "lean");
+    let list = client.ask("tools/list", json!({})).await.unwrap();
+    let size = list["tools"].to_string().len();
+    assert!((850..950).contains(&size), "the lean list has {size} bytes");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_call_through_call_tool_reaches_the_tool_as_a_direct_call_does() {
     let files = Double::new(NEW, &["read_file"]);
@@ -51,7 +61,7 @@ async fn a_call_through_call_tool_reaches_the_tool_as_a_direct_call_does() {
         let direct = client.ask("tools/call", direct).await.unwrap();
         assert_eq!(client.ask("tools/call", through).await.unwrap(), direct);
     }
-    let seen = files.seen.lock().unwrap().clone();
+    let seen = files.seen.lock().clone();
     let params: Vec<Value> = seen.iter().map(|(_, params)| params.read().unwrap()).collect();
     assert!(params.iter().all(|params| params["name"] == "read_file" && params["arguments"] == arguments));
 }
@@ -104,11 +114,11 @@ async fn questions_of_the_called_tool_reach_the_client() {
     let gateway = gateway(&[("files", &files)]);
     let mut client = Client::new(&gateway, OLD, "lean");
     client.declare(json!({ "elicitation": {} }));
-    *client.inbox.reply.lock().unwrap() = Some(json!({ "action": "accept", "content": {} }));
+    *client.inbox.reply.lock() = Some(json!({ "action": "accept", "content": {} }));
     client.tools().await;
     let result = client.call("call_tool", json!({ "name": "files__ask" })).await.unwrap();
     assert!(result["content"][0]["text"].as_str().unwrap().contains("accept"), "{result}");
-    assert_eq!(client.inbox.asked.lock().unwrap().len(), 1);
+    assert_eq!(client.inbox.asked.lock().len(), 1);
 }
 
 #[tokio::test(start_paused = true)]

@@ -68,7 +68,7 @@ fn worker() -> Arc<Double> {
         Box::pin(async move { Ok(AnswerBody::Whole(raw(result), NEW)) })
     });
     let double = Double::with(NEW, &["slow", "quick"], behaviour);
-    for tool in &mut *double.tools.lock().unwrap() {
+    for tool in &mut *double.tools.lock() {
         tool["execution"] = json!({ "taskSupport": "optional" });
     }
     double
@@ -77,7 +77,7 @@ fn worker() -> Arc<Double> {
 async fn client(gateway: &Gateway, view: &str) -> Client {
     let mut client = Client::new(gateway, OLD, view);
     client.declare(json!({ "elicitation": {} }));
-    *client.inbox.reply.lock().unwrap() = Some(json!({ "action": "accept", "content": {} }));
+    *client.inbox.reply.lock() = Some(json!({ "action": "accept", "content": {} }));
     client.tools().await;
     client
 }
@@ -105,7 +105,7 @@ async fn a_client_that_asks_for_a_task_gets_the_upstreams_own_and_waits_for_its_
         assert!(begun.elapsed() > Duration::from_secs(90), "longer than a call may be silent");
         assert_eq!(result["content"], text("in the end")["content"]);
         assert_eq!(result["_meta"]["io.modelcontextprotocol/related-task"], about);
-        let asked = client.inbox.asked.lock().unwrap();
+        let asked = client.inbox.asked.lock();
         let params: Value = asked[0].params.as_ref().unwrap().read().unwrap();
         assert_eq!(
             (asked.len(), &params["_meta"]["io.modelcontextprotocol/related-task"]),
@@ -136,9 +136,9 @@ async fn a_task_can_be_cancelled_and_belongs_to_one_client() {
     let (ann, bob) = (client(&gateway, "a").await, client(&gateway, "a").await);
     let about = json!({ "taskId": make(&ann, "slow").await["task"]["taskId"] });
     for method in ["tasks/get", "tasks/result", "tasks/cancel"] {
-        let asked = double.seen.lock().unwrap().len();
+        let asked = double.seen.lock().len();
         assert_eq!(bob.ask(method, about.clone()).await.unwrap_err().code(), -32602, "{method}");
-        assert_eq!(double.seen.lock().unwrap().len(), asked, "{method}: the upstream is not asked");
+        assert_eq!(double.seen.lock().len(), asked, "{method}: the upstream is not asked");
     }
     assert_eq!(bob.ask("tasks/list", json!({})).await.unwrap(), json!({ "tasks": [] }));
     let cancelled = ann.ask("tasks/cancel", about.clone()).await.unwrap();
@@ -147,7 +147,7 @@ async fn a_task_can_be_cancelled_and_belongs_to_one_client() {
     assert_eq!(ann.ask("tasks/list", json!({})).await.unwrap()["tasks"], json!([cancelled]));
 }
 
-/// A server whose only tool is a task; `say` gives its answers to everything else, and `None` is no answer ever.
+/// A server whose only tool is a task; `say` gives its answers to everything else, and `None` is never an answer.
 fn server(say: impl Fn(&str) -> Option<Value> + Send + Sync + 'static) -> Arc<Double> {
     let behaviour: Behaviour = Arc::new(move |request, _| {
         let answer = match request.method.as_str() {
@@ -166,7 +166,7 @@ fn server(say: impl Fn(&str) -> Option<Value> + Send + Sync + 'static) -> Arc<Do
         })
     });
     let double = Double::with(NEW, &["slow"], behaviour);
-    double.tools.lock().unwrap()[0]["execution"] = json!({ "taskSupport": "optional" });
+    double.tools.lock()[0]["execution"] = json!({ "taskSupport": "optional" });
     double
 }
 
@@ -209,7 +209,7 @@ async fn the_result_of_a_task_names_resources_as_the_view_does() {
         task["result"] = json!({ "content": [{ "type": "resource_link", "uri": "test://r", "name": "r" }] });
         Some(task)
     });
-    double.resources.lock().unwrap().push(json!({ "uri": "test://r", "name": "r" }));
+    double.resources.lock().push(json!({ "uri": "test://r", "name": "r" }));
     let gateway = gateway(&[("a", &double)]);
     for (view, tool, uri) in [("a", "slow", "test://r"), ("", "a__slow", "yard+test://a/r")] {
         let client = client(&gateway, view).await;
@@ -231,7 +231,7 @@ async fn answers_that_are_kept_hold_only_so_many_bytes() {
         Box::pin(async move { Ok(AnswerBody::Whole(result, NEW)) })
     });
     let double = Double::with(NEW, &["quick"], behaviour);
-    double.tools.lock().unwrap()[0]["execution"] = json!({ "taskSupport": "optional" });
+    double.tools.lock()[0]["execution"] = json!({ "taskSupport": "optional" });
     let gateway = gateway(&[("a", &double)]);
     let client = client(&gateway, "a").await;
     let mut ids = Vec::new();
@@ -263,9 +263,9 @@ async fn tasks_are_declared_to_clients_that_can_ask_for_them_and_to_no_others() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_tool_that_is_never_a_task_ignores_the_wish_for_one() {
+async fn a_tool_that_is_never_a_task_ignores_a_request_for_one() {
     let double = Double::with(NEW, &["plain", "other"], crate::support::echo());
-    double.tools.lock().unwrap()[1]["execution"] = json!({ "taskSupport": "optional" });
+    double.tools.lock()[1]["execution"] = json!({ "taskSupport": "optional" });
     let gateway = gateway(&[("a", &double)]);
     let client = client(&gateway, "a").await;
     let answer = make(&client, "plain").await;

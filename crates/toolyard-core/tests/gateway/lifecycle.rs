@@ -23,7 +23,7 @@ async fn about(gateway: &Gateway, id: &str) -> Value {
 #[tokio::test(start_paused = true)]
 async fn a_hanging_upstream_delays_the_first_list_by_less_than_five_seconds_and_no_other() {
     let (good, slow) = (Double::new(NEW, &["t"]), Double::new(NEW, &["t"]));
-    slow.attempts.lock().unwrap().push_back(Attempt::Hangs);
+    slow.attempts.lock().push_back(Attempt::Hangs);
     let client = Client::new(&gateway(&[("good", &good), ("slow", &slow)]), NEW, "");
     let started = Instant::now();
     assert_eq!(client.tools().await, ["good__t"]);
@@ -36,7 +36,7 @@ async fn a_hanging_upstream_delays_the_first_list_by_less_than_five_seconds_and_
 #[tokio::test(start_paused = true)]
 async fn a_dead_upstream_delays_nothing_and_its_calls_return_the_reason() {
     let (good, dead) = (Double::new(NEW, &["t"]), Double::new(NEW, &["t"]));
-    dead.attempts.lock().unwrap().extend((0..100).map(|_| Attempt::Fails));
+    dead.attempts.lock().extend((0..100).map(|_| Attempt::Fails));
     let gateway = gateway(&[("dead", &dead), ("good", &good)]);
     let client = Client::new(&gateway, NEW, "");
     let started = Instant::now();
@@ -53,12 +53,33 @@ async fn a_dead_upstream_delays_nothing_and_its_calls_return_the_reason() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_upstream_that_cannot_list_its_tools_stays_connected_and_is_asked_again() {
+    let double = Double::new(NEW, &["t"]);
+    *double.prompts.lock() = vec![json!({ "name": "hello" })];
+    double.tools_fail.store(true, Ordering::SeqCst);
+    let gateway = gateway(&[("a", &double)]);
+    let client = Client::new(&gateway, NEW, "");
+    assert!(client.tools().await.is_empty());
+    let state = about(&gateway, "a").await;
+    assert_eq!(state["state"], "active", "{state}");
+    let fault = state["faults"][0].as_str().unwrap();
+    assert!(fault.contains("`tools/list` failed") && fault.contains("the database is locked"), "{fault}");
+    tokio::time::sleep(Duration::from_mins(1)).await;
+    assert_eq!(double.connects.load(Ordering::SeqCst), 1);
+    double.tools_fail.store(false, Ordering::SeqCst);
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    assert_eq!(client.tools().await, ["a__t"]);
+    assert_eq!(about(&gateway, "a").await["faults"], json!([]));
+    assert_eq!(double.connects.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn tools_of_a_lost_upstream_stay_for_the_grace_and_come_back_with_it() {
     let double = Double::new(NEW, &["t"]);
     let gateway = gateway(&[("a", &double)]);
     let client = Client::new(&gateway, NEW, "");
     assert_eq!(client.tools().await, ["a__t"]);
-    double.attempts.lock().unwrap().extend((0..3).map(|_| Attempt::Fails));
+    double.attempts.lock().extend((0..3).map(|_| Attempt::Fails));
     double.say(LinkEvent::Closed("it exited with status 1".into()));
     tokio::time::sleep(Duration::from_secs(9)).await;
     assert_eq!(client.tools().await, ["a__t"]);
@@ -77,7 +98,7 @@ async fn tools_of_a_lost_upstream_stay_for_the_grace_and_come_back_with_it() {
 #[tokio::test(start_paused = true)]
 async fn after_five_failures_the_breaker_opens_and_a_minute_later_one_try_closes_it() {
     let double = Double::new(NEW, &["t"]);
-    double.attempts.lock().unwrap().extend((0..6).map(|_| Attempt::Fails));
+    double.attempts.lock().extend((0..6).map(|_| Attempt::Fails));
     let gateway = gateway(&[("a", &double)]);
     let connects = || double.connects.load(std::sync::atomic::Ordering::SeqCst);
     // 1 + 2 + 4 + 8 s, a tenth more at most.
@@ -123,7 +144,7 @@ async fn stored_definitions_are_listed_at_once_on_the_next_start() {
     assert_eq!(Client::new(&start(&[("a", &double)], state), NEW, "").tools().await, ["a__t"]);
     let mut again = Double::new(NEW, &["t", "new"]);
     Arc::get_mut(&mut again).unwrap().fingerprint = double.fingerprint.clone();
-    again.attempts.lock().unwrap().push_back(Attempt::Hangs);
+    again.attempts.lock().push_back(Attempt::Hangs);
     let started = Instant::now();
     let gateway = start(&[("a", &again)], state);
     assert_eq!(Client::new(&gateway, NEW, "").tools().await, ["a__t"]);
@@ -184,7 +205,7 @@ async fn one_that_has_been_up_for_a_while_is_started_again_soon() {
 #[tokio::test(start_paused = true)]
 async fn a_gateway_that_ends_connects_nothing_again() {
     let (quick, slow) = (Double::new(NEW, &["t"]), Double::new(NEW, &["t"]));
-    *slow.closing.lock().unwrap() = Duration::from_secs(5);
+    *slow.closing.lock() = Duration::from_secs(5);
     let gateway = gateway(&[("quick", &quick), ("slow", &slow)]);
     assert_eq!(Client::new(&gateway, NEW, "").tools().await, ["quick__t", "slow__t"]);
     gateway.end().await;
@@ -196,7 +217,7 @@ async fn a_gateway_that_ends_connects_nothing_again() {
 /// came and how many tools it had.
 async fn first_list(folder: &std::path::Path, all: &[Arc<Double>], broken: bool) -> (Duration, usize) {
     for double in all.iter().step_by(10).filter(|_| broken) {
-        double.attempts.lock().unwrap().extend((0..1000).map(|_| Attempt::Hangs));
+        double.attempts.lock().extend((0..1000).map(|_| Attempt::Hangs));
     }
     let ids: Vec<String> = (0..all.len()).map(|n| format!("u{n}")).collect();
     let named: Vec<(&str, &Arc<Double>)> = ids.iter().map(String::as_str).zip(all).collect();
@@ -225,7 +246,7 @@ async fn two_hundred_upstreams_of_which_twenty_hang_list_as_fast_as_all_good_one
     assert_eq!(tools, 180);
     let folder = tempfile::tempdir().unwrap();
     for double in &all {
-        double.attempts.lock().unwrap().clear();
+        double.attempts.lock().clear();
     }
     let (_, stored) = first_list(folder.path(), &all, false).await;
     let (seen, tools) = first_list(folder.path(), &all, true).await;
@@ -251,7 +272,7 @@ async fn an_upstream_that_turns_a_call_away_stays_connected_for_the_others() {
 async fn a_subscription_at_an_upstream_that_does_not_answer_is_refused_in_time() {
     let silent: Behaviour = Arc::new(|_, _| Box::pin(std::future::pending()));
     let double = Double::with(Revision::NEWEST_LEGACY, &[], silent);
-    double.resources.lock().unwrap().push(json!({ "uri": "test://r", "name": "r" }));
+    double.resources.lock().push(json!({ "uri": "test://r", "name": "r" }));
     let client = Client::new(&gateway(&[("a", &double)]), NEW, "a");
     client.names("resources/list", "resources", "uri").await;
     let started = Instant::now();
@@ -293,7 +314,7 @@ async fn an_upstream_that_cannot_announce_changes_is_asked_now_and_then() {
         let client = Client::new(&gateway, NEW, "");
         assert_eq!(client.tools().await, ["a__t"]);
         let new = json!({ "name": "new", "inputSchema": { "type": "object" } });
-        double.tools.lock().unwrap().push(new);
+        double.tools.lock().push(new);
         tokio::time::sleep(Duration::from_secs(50)).await;
         assert_eq!(client.tools().await, ["a__t"]);
         tokio::time::sleep(Duration::from_secs(50)).await;

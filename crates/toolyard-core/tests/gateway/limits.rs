@@ -21,7 +21,7 @@ const NEW: Revision = Revision::NEWEST;
 struct Load {
     running: AtomicUsize,
     most: AtomicUsize,
-    starts: std::sync::Mutex<Vec<Instant>>,
+    starts: parking_lot::Mutex<Vec<Instant>>,
 }
 
 fn busy(load: &Arc<Load>, takes: Duration) -> Behaviour {
@@ -29,7 +29,7 @@ fn busy(load: &Arc<Load>, takes: Duration) -> Behaviour {
     Arc::new(move |_, _| {
         let load = load.clone();
         Box::pin(async move {
-            load.starts.lock().unwrap().push(Instant::now());
+            load.starts.lock().push(Instant::now());
             let running = load.running.fetch_add(1, Ordering::SeqCst) + 1;
             load.most.fetch_max(running, Ordering::SeqCst);
             sleep(takes).await;
@@ -65,7 +65,7 @@ async fn a_hundred_calls_never_exceed_ten_at_once_nor_thirty_in_any_minute() {
     let answers = join_all(calls).await;
     assert!(answers.iter().all(|answer| answer.as_ref().unwrap().get("isError").is_none()));
     assert_eq!(load.most.load(Ordering::SeqCst), 10);
-    let starts = load.starts.lock().unwrap();
+    let starts = load.starts.lock();
     assert_eq!(starts.len(), 100);
     for start in starts.iter() {
         let within = starts.iter().filter(|at| **at >= *start && **at - *start < Duration::from_mins(1));
@@ -114,7 +114,7 @@ async fn clients_take_turns_and_a_waiting_call_reports_its_place() {
     let (first, second, third, other) =
         tokio::join!(ask(&greedy, "one"), ask(&greedy, "two"), ask(&greedy, "three"), ask(&modest, "other"),);
     assert!(first < second && second < other && other < third, "clients take turns");
-    let received = greedy.inbox.received.lock().unwrap();
+    let received = greedy.inbox.received.lock();
     let of = |token: &str| -> Vec<Value> {
         let params = received.iter().map(|one| one.params.as_ref().unwrap().read::<Value>().unwrap());
         params.filter(|params| params["progressToken"] == token).collect()
@@ -125,6 +125,32 @@ async fn clients_take_turns_and_a_waiting_call_reports_its_place() {
     assert_eq!(places[1]["message"], "waiting for a limit; 2 calls are ahead", "another client came first");
     let progress: Vec<f64> = places.iter().map(|params| params["progress"].as_f64().unwrap()).collect();
     assert!(progress.is_sorted_by(|a, b| a < b) && progress.iter().all(|progress| *progress < 0.0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_without_a_credential_take_turns_by_the_program_that_sends_them() {
+    let load = Arc::new(Load::default());
+    let double = Double::with(NEW, &["t"], busy(&load, Duration::from_secs(1)));
+    let gateway = start(&[("a", &double)], |plan| {
+        plan.calls = rules(Per::Group, Limit { queue: 20, ..Limit::concurrent(1) }, "a:*");
+    });
+    Client::alone(&gateway, "").tools().await;
+    let ask = async |name: Option<&str>| {
+        // Each request is on its own, as those of a client with a connection for each call are.
+        let client = name.map_or_else(|| Client::alone(&gateway, ""), |name| Client::stating(&gateway, name));
+        let answer = client.call("a__t", json!({})).await.unwrap();
+        (answer.get("isError").is_none(), Instant::now())
+    };
+    let greedy = join_all((0..21).map(|_| ask(Some("greedy"))));
+    let (greedy, modest, unnamed) =
+        tokio::join!(greedy, join_all([ask(Some("modest"))]), join_all([ask(None), ask(None)]));
+    let begun = greedy[0].1;
+    assert_eq!((modest[0].1 - begun).as_secs(), 2, "after one more call of the greedy program");
+    assert_eq!((unnamed[0].1 - begun).as_secs(), 3);
+    assert_eq!((unnamed[1].1 - begun).as_secs(), 5, "those that state nothing take turns as one client");
+    let refused = greedy.iter().filter(|(is_answered, _)| !is_answered).count();
+    assert_eq!(refused, 3, "the full queue makes room for the others");
+    assert!([&modest[..], &unnamed[..]].concat().iter().all(|(is_answered, _)| *is_answered));
 }
 
 #[tokio::test(start_paused = true)]
@@ -164,6 +190,19 @@ async fn principals_and_models_have_limits_of_their_own() {
             join_all(calls).await.into_iter().map(|answer| answer.unwrap().get("isError").is_some());
         assert_eq!(refused.collect::<Vec<_>>(), [false, false, true], "{per:?}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn tools_have_limits_of_their_own() {
+    let load = Arc::new(Load::default());
+    let double = Double::with(NEW, &["t", "u"], busy(&load, Duration::from_secs(1)));
+    let limit = Limit { queue: 0, ..Limit::concurrent(1) };
+    let gateway = start(&[("a", &double), ("b", &double)], |plan| plan.calls = rules(Per::Tool, limit, "*"));
+    let client = Client::new(&gateway, NEW, "");
+    client.tools().await;
+    let calls = ["a__t", "a__u", "b__t", "a__t", "b__t"].map(|tool| client.call(tool, json!({})));
+    let refused = join_all(calls).await.into_iter().map(|answer| answer.unwrap().get("isError").is_some());
+    assert_eq!(refused.collect::<Vec<_>>(), [false, false, false, true, true]);
 }
 
 #[tokio::test(start_paused = true)]

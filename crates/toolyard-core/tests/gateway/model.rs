@@ -14,7 +14,7 @@ use toolyard_core::upstream::state::{Phase, State};
 use toolyard_model::{Answer, AnswerBody};
 use toolyard_proto::Revision;
 
-use crate::health::{Hush, hushed, pinged};
+use crate::health::{SilenceSwitch, pinged, silenceable};
 use crate::support::{Attempt, Client, Double, start};
 
 /// How many steps of its life are kept.
@@ -36,7 +36,7 @@ enum Event {
     Failures(usize),
     /// The next attempt never ends.
     Hanging,
-    SignOfLife,
+    Detected,
     Doubt,
     Call,
 }
@@ -49,7 +49,7 @@ fn event() -> impl Strategy<Value = Event> {
         2 => Just(Event::Speech),
         2 => (1usize..8).prop_map(Event::Failures),
         1 => Just(Event::Hanging),
-        2 => Just(Event::SignOfLife),
+        2 => Just(Event::Detected),
         1 => Just(Event::Doubt),
         4 => Just(Event::Call),
     ]
@@ -58,7 +58,7 @@ fn event() -> impl Strategy<Value = Event> {
 struct Scene {
     gateway: Gateway,
     double: Arc<Double>,
-    hush: Arc<Hush>,
+    silence: Arc<SilenceSwitch>,
     client: Client,
     calls: Vec<(usize, JoinHandle<Answer>)>,
     silent_since: Option<Instant>,
@@ -69,11 +69,11 @@ struct Scene {
 
 impl Scene {
     fn start() -> Self {
-        let (double, hush) = hushed(Revision::NEWEST);
+        let (double, silence) = silenceable(Revision::NEWEST);
         let gateway = start(&[("a", &double)], pinged);
         let client = Client::new(&gateway, Revision::NEWEST, "");
         let (silent_since, last_call, steps) = (None, None, (0, Instant::now()));
-        Self { gateway, double, hush, client, calls: Vec::new(), silent_since, last_call, steps }
+        Self { gateway, double, silence, client, calls: Vec::new(), silent_since, last_call, steps }
     }
 
     fn state(&self) -> State {
@@ -85,7 +85,7 @@ impl Scene {
     }
 
     fn silence(&mut self, is_silent: bool) {
-        self.hush.everything.store(is_silent, Ordering::SeqCst);
+        self.silence.everything.store(is_silent, Ordering::SeqCst);
         let since = *self.silent_since.get_or_insert_with(Instant::now);
         self.silent_since = is_silent.then_some(since);
     }
@@ -100,7 +100,7 @@ impl Scene {
             Event::Speech => self.silence(false),
             Event::Failures(count) => self.fail((0..count).map(|_| Attempt::Fails)),
             Event::Hanging => self.fail([Attempt::Hangs]),
-            Event::SignOfLife => upstream.wake(),
+            Event::Detected => upstream.wake(),
             Event::Doubt => upstream.revalidate(),
             Event::Call => self.call(),
         }
@@ -108,10 +108,10 @@ impl Scene {
         let after = self.state();
         if before.phase == Phase::Dead && after.history.total() == before.history.total() {
             prop_assert_eq!(self.connects(), connects, "no attempt is made while the breaker is open");
-            prop_assert!(!matches!(event, Event::SignOfLife | Event::Doubt), "a dead upstream is woken");
+            prop_assert!(!matches!(event, Event::Detected | Event::Doubt), "a dead upstream is woken");
         }
         if matches!(event, Event::Hangup) && before.phase == Phase::Active {
-            // An earlier sign of life may have brought it back already.
+            // An earlier detection may have reconnected it already.
             let made = usize::try_from(after.history.total() - before.history.total()).unwrap();
             let lost = after.history.changes().rev().take(made).next_back().unwrap();
             prop_assert_eq!((lost.to, lost.reason.clone()), (Phase::Retrying, Some("it hung up".into())));
@@ -120,7 +120,7 @@ impl Scene {
     }
 
     fn fail(&self, attempts: impl IntoIterator<Item = Attempt>) {
-        self.double.attempts.lock().unwrap().extend(attempts);
+        self.double.attempts.lock().extend(attempts);
     }
 
     fn call(&mut self) {
@@ -152,7 +152,7 @@ impl Scene {
     /// Without further trouble the upstream becomes active, every call has its answer, and nothing follows the end.
     async fn finish(mut self) -> Result<(), TestCaseError> {
         self.silence(false);
-        self.double.attempts.lock().unwrap().clear();
+        self.double.attempts.lock().clear();
         tokio::time::sleep(SURELY).await;
         prop_assert_eq!(self.state().phase, Phase::Active, "{:?}", self.state());
         self.call();
@@ -197,7 +197,7 @@ fn is_own_answer(word: usize, answer: Answer) -> Result<bool, TestCaseError> {
 
 proptest! {
     #[test]
-    fn whatever_happens_steps_are_valid_calls_have_one_answer_and_dead_upstreams_come_back(
+    fn in_any_schedule_steps_are_valid_and_each_call_has_one_answer(
         events in prop::collection::vec(event(), 1..80),
     ) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();

@@ -11,7 +11,7 @@ use toolyard_core::{Gateway, WallClock};
 use toolyard_model::{ClientKey, Handler as _};
 use toolyard_proto::{CallError, Revision};
 
-use crate::health::{health, hushed, is_ping, pinged, pings, seconds, state};
+use crate::health::{health, is_ping, pinged, pings, seconds, silenceable, state};
 use crate::support::{Behaviour, Client, Double, echo, start};
 
 const NEW: Revision = Revision::NEWEST;
@@ -87,7 +87,7 @@ async fn a_network_that_stays_away_ends_the_link_after_twice_the_misses() {
 
 #[tokio::test(start_paused = true)]
 async fn an_answer_that_breaks_the_protocol_is_an_answer() {
-    let (double, breaks) = failing(|| CallError::bad_answer("that is no JSON"));
+    let (double, breaks) = failing(|| CallError::bad_answer("that is not JSON"));
     breaks.store(true, Ordering::SeqCst);
     let gateway = start(&[("a", &double)], pinged);
     seconds(65).await;
@@ -98,10 +98,10 @@ async fn an_answer_that_breaks_the_protocol_is_an_answer() {
 
 #[tokio::test(start_paused = true)]
 async fn misses_of_an_earlier_connection_do_not_count_for_the_next() {
-    let (double, hush) = hushed(NEW);
+    let (double, silence) = silenceable(NEW);
     let gateway = start(&[("a", &double)], pinged);
     seconds(12).await;
-    hush.pings.store(true, Ordering::SeqCst);
+    silence.pings.store(true, Ordering::SeqCst);
     seconds(25).await;
     assert_eq!((state(&gateway).0, health(&gateway).misses), ("active", 2));
     double.hang_up("it was restarted");
@@ -151,11 +151,11 @@ async fn is_counted(gateway: &Gateway, client: &Client) -> bool {
 
 #[tokio::test(start_paused = true)]
 async fn a_call_that_ends_after_its_client_has_left_does_not_bring_the_client_back() {
-    let (double, hush) = hushed(NEW);
+    let (double, silence) = silenceable(NEW);
     let gateway = start(&[("a", &double)], |_| {});
     let client = Client::new(&gateway, NEW, "");
     client.tools().await;
-    hush.everything.store(true, Ordering::SeqCst);
+    silence.everything.store(true, Ordering::SeqCst);
     let call = tokio::spawn(client.send("tools/call", json!({ "name": "a__t", "arguments": {} })));
     seconds(1).await;
     assert!(is_counted(&gateway, &client).await);

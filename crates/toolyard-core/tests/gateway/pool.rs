@@ -1,15 +1,16 @@
 //! Upstreams that ask their clients: which client is asked, and which gets a connection of its own.
 
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, split};
 use toolyard_core::{Connect, Connected, Gateway, Plan, Sharing, Timeouts, UpstreamKind, UpstreamPlan};
 use toolyard_link::stream::StreamLink;
-use toolyard_model::{Ask, AskError, Back, BoxFuture, Greeting, Handler as _, Peer, Request, Scope};
+use toolyard_model::{Answer, Ask, AskError, Back, BoxFuture, Greeting, Handler as _, Peer, Request, Scope};
 use toolyard_proto::name::UpstreamId;
 use toolyard_proto::{Method, Notification, Raw, Reason, Revision};
 
@@ -68,7 +69,7 @@ impl Asking {
                 let call = asked.remove(0);
                 let reply = match message["error"]["message"].as_str() {
                     Some(why) => {
-                        self.refusals.lock().unwrap().push(why.to_owned());
+                        self.refusals.lock().push(why.to_owned());
                         return vec![json!({ "jsonrpc": "2.0", "id": call, "result": {
                             "content": [{ "type": "text", "text": "refused" }], "isError": true } })];
                     }
@@ -96,7 +97,7 @@ impl Asking {
                     let params = json!({ "uri": "a:1" });
                     let method = "notifications/resources/updated";
                     let update = json!({ "jsonrpc": "2.0", "method": method, "params": params });
-                    let is_watched = self.watching.lock().unwrap().contains(&number);
+                    let is_watched = self.watching.lock().contains(&number);
                     let sent = is_watched.then_some(update);
                     sent.into_iter().chain([text(&message["id"], "done")]).collect()
                 }
@@ -110,7 +111,7 @@ impl Asking {
                 _ => Vec::new(),
             },
             Some(method @ ("resources/subscribe" | "resources/unsubscribe")) => {
-                let mut watching = self.watching.lock().unwrap();
+                let mut watching = self.watching.lock();
                 watching.retain(|other| *other != number);
                 watching.extend((method == "resources/subscribe").then_some(number));
                 vec![json!({ "jsonrpc": "2.0", "id": message["id"], "result": {} })]
@@ -154,7 +155,7 @@ impl Asking {
 fn client(gateway: &Gateway, name: &str) -> Client {
     let mut client = Client::new(gateway, Revision::V2025_11_25, "a");
     client.declare(json!({ "elicitation": {} }));
-    *client.inbox.reply.lock().unwrap() = Some(json!({ "action": "accept", "content": name }));
+    *client.inbox.reply.lock() = Some(json!({ "action": "accept", "content": name }));
     client
 }
 
@@ -197,7 +198,7 @@ async fn a_question_that_may_be_for_two_clients_is_refused_and_from_then_on_each
     first.tools().await;
     let held = start(&first, "hold").await;
     assert_eq!(text_of(&second, "ask").await, "refused");
-    let refusals = asking.refusals.lock().unwrap().clone();
+    let refusals = asking.refusals.lock().clone();
     assert!(refusals[0].contains("this request is for is unknown"), "{refusals:?}");
     assert_eq!(text_of(&second, "ask").await, "\"second\"");
     assert_eq!(text_of(&first, "ask").await, "\"first\"");
@@ -216,7 +217,7 @@ async fn a_question_waits_for_the_call_of_another_client_to_end() {
     assert!(tokio::time::timeout(Duration::from_secs(3), &mut asked).await.is_err());
     held.abort();
     assert_eq!(asked.await, "\"second\"");
-    assert!(asking.refusals.lock().unwrap().is_empty());
+    assert!(asking.refusals.lock().is_empty());
 }
 
 #[tokio::test(start_paused = true)]
@@ -227,7 +228,7 @@ async fn a_call_that_only_reads_is_repeated_on_a_connection_of_its_own_if_its_qu
     first.tools().await;
     let held = start(&first, "hold").await;
     assert_eq!(text_of(&second, "look").await, "\"second\"");
-    let refusals = asking.refusals.lock().unwrap().len();
+    let refusals = asking.refusals.lock().len();
     assert_eq!((refusals, text_of(&second, "who").await), (1, "1".into()));
     held.abort();
 }
@@ -247,14 +248,14 @@ async fn a_resource_is_watched_on_the_connection_that_its_client_gets_for_itself
     let updates = || first.inbox.methods().iter().filter(|method| method.contains("updated")).count();
     assert_eq!((text_of(&first, "touch").await, text_of(&first, "who").await), ("done".into(), "1".into()));
     tokio::time::sleep(Duration::from_secs(1)).await;
-    assert_eq!((updates(), asking.watching.lock().unwrap().clone()), (1, vec![0, 1]));
+    assert_eq!((updates(), asking.watching.lock().clone()), (1, vec![0, 1]));
     // Another client's own connection is not subscribed.
     assert_eq!((text_of(&second, "touch").await, text_of(&second, "who").await), ("done".into(), "2".into()));
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!(updates(), 1);
     listening.abort();
     tokio::time::sleep(Duration::from_secs(1)).await;
-    assert_eq!(*asking.watching.lock().unwrap(), Vec::<usize>::new());
+    assert_eq!(*asking.watching.lock(), Vec::<usize>::new());
 }
 
 #[tokio::test(start_paused = true)]
@@ -264,7 +265,7 @@ async fn programs_that_share_a_token_are_never_asked_for_one_another() {
     let [first, second] = ["first", "second"].map(|name| {
         let mut client = Client::with_token(&gateway, "a");
         client.declare(json!({ "elicitation": {} }));
-        *client.inbox.reply.lock().unwrap() = Some(json!({ "action": "accept", "content": name }));
+        *client.inbox.reply.lock() = Some(json!({ "action": "accept", "content": name }));
         client
     });
     first.tools().await;
@@ -378,8 +379,40 @@ async fn questions_that_are_never_answered_hold_four_connections_of_a_client_at_
     assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
 }
 
+/// A call of `ask` whose client never answers.
+fn left_open(gateway: &Gateway, caller: &Client) -> BoxFuture<Answer> {
+    let params = raw(json!({ "name": "ask", "arguments": {} }));
+    let call = Request { params: params.into(), ..caller.request("tools/call") };
+    gateway.handle(call, Peer::new(Arc::new(Silent)))
+}
+
 #[tokio::test(start_paused = true)]
-async fn a_call_that_waits_in_vain_for_a_connection_of_its_own_is_refused_with_a_limit() {
+async fn open_questions_of_many_clients_leave_a_quarter_of_the_connections_to_other_calls() {
+    let asking = Asking::default();
+    let gateway = asking.gateway(Sharing::Client);
+    let callers: Vec<Client> = (0..16).map(|at| client(&gateway, &at.to_string())).collect();
+    callers[0].tools().await;
+    for caller in &callers[..12] {
+        tokio::spawn(left_open(&gateway, caller));
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    assert!(asking.refusals.lock().is_empty());
+    let error = callers[12].call("ask", json!({})).await.unwrap()["_meta"]["dev.toolyard/error"].take();
+    assert_eq!((&error["kind"], error["retryAfterMs"].is_u64()), (&json!("limit"), true), "{error}");
+    assert_eq!(asking.refusals.lock().len(), 1);
+    let begun = tokio::time::Instant::now();
+    for caller in &callers[12..] {
+        text_of(caller, "who").await;
+    }
+    assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
+    // A client with a question of its own makes room for its next one.
+    let own = tokio::spawn(left_open(&gateway, &callers[0]));
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    assert_eq!((asking.refusals.lock().len(), own.is_finished()), (1, false));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_gets_no_connection_of_its_own_before_its_deadline_fails_with_a_limit() {
     let asking = Asking::default();
     let gateway = asking.gateway(Sharing::Client);
     let callers: Vec<Client> = (0..17).map(|_| alone(&gateway)).collect();

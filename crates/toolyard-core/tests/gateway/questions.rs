@@ -76,8 +76,7 @@ async fn all_questions_are_put_at_once_and_the_answers_go_back_with_the_very_sta
     let call = gateway.handle(request, Peer::new(Arc::new(Both(Arc::new(Barrier::new(2))))));
     let answered = tokio::time::timeout(Duration::from_secs(5), call).await.expect("both are asked");
     assert!(matches!(answered, Ok(AnswerBody::Whole(..))));
-    let seen: Vec<Value> =
-        double.seen.lock().unwrap().iter().map(|(_, params)| params.read().unwrap()).collect();
+    let seen: Vec<Value> = double.seen.lock().iter().map(|(_, params)| params.read().unwrap()).collect();
     assert_eq!(seen.len(), 2);
     let answers = json!({ "a b": { "to": "elicitation/create" }, "c": { "to": "roots/list" } });
     assert_eq!((&seen[1]["requestState"], &seen[1]["inputResponses"]), (&json!(STATE), &answers));
@@ -90,11 +89,11 @@ async fn all_questions_are_put_at_once_and_the_answers_go_back_with_the_very_sta
 async fn an_upstream_that_asks_without_end_is_left_after_eight_rounds() {
     let (double, gateway) = before(asking(two_questions(), usize::MAX));
     let client = legacy_client(&gateway).await;
-    *client.inbox.reply.lock().unwrap() = Some(json!({ "action": "accept" }));
+    *client.inbox.reply.lock() = Some(json!({ "action": "accept" }));
     let result = client.call("t", json!({})).await.unwrap();
     assert_eq!(result["isError"], true);
     assert!(result["content"][0]["text"].as_str().unwrap().contains("8 times"), "{result}");
-    assert_eq!(double.seen.lock().unwrap().len(), 8);
+    assert_eq!(double.seen.lock().len(), 8);
 }
 
 #[tokio::test(start_paused = true)]
@@ -105,7 +104,7 @@ async fn a_state_without_a_question_is_brought_back_after_a_pause() {
     let begun = Instant::now();
     let result = client.call("t", json!({})).await.unwrap();
     assert!(result.get("isError").is_none(), "{result}");
-    assert_eq!((begun.elapsed(), double.seen.lock().unwrap().len()), (Duration::from_millis(750), 4));
+    assert_eq!((begun.elapsed(), double.seen.lock().len()), (Duration::from_millis(750), 4));
 }
 
 /// A client that cannot or will not answer.
@@ -128,7 +127,7 @@ async fn check_unanswered(method: &str, error: fn() -> AskError, expected: Resul
     let request = Request { params: raw(json!({ "name": "t" })).into(), ..client.request("tools/call") };
     let answer = gateway.handle(request, Peer::new(Arc::new(Fails(error)))).await.unwrap();
     let AnswerBody::Whole(result, _) = answer else { panic!("nothing streams here") };
-    let seen = double.seen.lock().unwrap();
+    let seen = double.seen.lock();
     match expected {
         Ok(response) => {
             let sent: Value = seen[1].1.member("inputResponses").unwrap().read().unwrap();
@@ -163,7 +162,7 @@ async fn a_sessions_log_level_is_stamped_on_every_request_to_an_upstream_that_ke
     let client = legacy_client(&gateway).await;
     client.set_level("warning");
     client.call("t", json!({})).await.unwrap();
-    let seen = double.seen.lock().unwrap();
+    let seen = double.seen.lock();
     let (method, params) = &seen[0];
     assert_eq!(*method, Method::TOOLS_CALL);
     let meta: Value = params.member("_meta").unwrap().read().unwrap();

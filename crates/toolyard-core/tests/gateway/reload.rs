@@ -19,7 +19,7 @@ fn names(ids: &[&str]) -> Vec<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_stays_is_not_touched_what_changed_is_new_and_what_is_gone_leaves() {
+async fn reload_keeps_unchanged_replaces_changed_and_removes_missing_upstreams() {
     let (stays, before, after, gone) = (
         Double::new(NEW, &["s"]),
         Double::new(NEW, &["c"]),
@@ -70,7 +70,7 @@ async fn a_call_under_way_is_finished_by_the_link_it_began_on() {
     let (answer, ()) = tokio::join!(call, change);
     assert_eq!(answer.unwrap()["by"], "the old one");
     client.call("a__t", json!({})).await.unwrap();
-    assert_eq!(new.seen.lock().unwrap().len(), 1);
+    assert_eq!(new.seen.lock().len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -104,7 +104,7 @@ async fn five_hundred_reloads_under_load_lose_no_call() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_client_watches_is_watched_at_the_successor() {
+async fn subscriptions_move_to_the_successor() {
     check_watch(0, Duration::from_secs(2)).await;
 }
 
@@ -117,9 +117,9 @@ async fn a_watch_outlasts_a_successor_that_is_slow_to_come() {
 async fn check_watch(failures: usize, wait: Duration) {
     let doubles: Vec<Arc<Double>> = (0..2).map(|_| Double::new(Revision::NEWEST_LEGACY, &[])).collect();
     for double in &doubles {
-        double.resources.lock().unwrap().push(json!({ "uri": "test://r", "name": "r" }));
+        double.resources.lock().push(json!({ "uri": "test://r", "name": "r" }));
     }
-    doubles[1].attempts.lock().unwrap().extend((0..failures).map(|_| Attempt::Fails));
+    doubles[1].attempts.lock().extend((0..failures).map(|_| Attempt::Fails));
     let gateway = gateway(&[("a", &doubles[0])]);
     let client = Client::new(&gateway, NEW, "a");
     client.names("resources/list", "resources", "uri").await;
@@ -130,7 +130,7 @@ async fn check_watch(failures: usize, wait: Duration) {
     tokio::time::sleep(wait).await;
     let words = ["notifications/subscriptions/acknowledged", "notifications/resources/updated"];
     assert_eq!(client.inbox.methods(), words, "changes in between were missed");
-    client.inbox.received.lock().unwrap().clear();
+    client.inbox.received.lock().clear();
     let params = raw(json!({ "uri": "test://r" }));
     doubles[1].say(toolyard_model::LinkEvent::Notification(
         None,
@@ -159,8 +159,7 @@ async fn a_changed_timeout_applies_without_a_new_connection() {
     assert_eq!(begun.elapsed(), Duration::from_secs(3));
     tokio::time::sleep(Duration::from_mins(1)).await;
     assert_eq!(double.connects.load(Ordering::SeqCst), 1);
-    let pings =
-        double.seen.lock().unwrap().iter().filter(|(method, _)| method.as_str() == "server/discover").count();
+    let pings = double.seen.lock().iter().filter(|(method, _)| method.as_str() == "server/discover").count();
     assert!(pings > 2, "it is pinged from now on: {pings}");
 }
 
@@ -173,8 +172,8 @@ async fn a_changed_command_is_probed_again() {
     gateway.reload(plan(&[("a", &after)]));
     assert_eq!(client.tools().await, ["a__t"], "until the new one has been read, the old list is shown");
     tokio::time::sleep(Duration::from_secs(1)).await;
-    assert_eq!(*after.expected.lock().unwrap(), [None]);
+    assert_eq!(*after.expected.lock(), [None]);
     after.hang_up("gone");
     tokio::time::sleep(Duration::from_secs(5)).await;
-    assert_eq!(*after.expected.lock().unwrap(), [None, Some(NEW)]);
+    assert_eq!(*after.expected.lock(), [None, Some(NEW)]);
 }

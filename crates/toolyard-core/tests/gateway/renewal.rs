@@ -3,10 +3,11 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, split};
 use tokio_util::sync::CancellationToken;
@@ -39,11 +40,11 @@ impl fmt::Debug for Program {
 
 impl Connect for Program {
     fn connect(&self, known: Option<Revision>) -> BoxFuture<Result<Connected, Reason>> {
-        self.known.lock().unwrap().push(known);
+        self.known.lock().push(known);
         let number = self.connects.fetch_add(1, Ordering::SeqCst);
         let (ours, theirs) = tokio::io::duplex(64 * 1024);
         let end = CancellationToken::new();
-        self.running.lock().unwrap().insert(number, end.clone());
+        self.running.lock().insert(number, end.clone());
         let program = self.clone();
         tokio::spawn(async move { end.run_until_cancelled(program.serve(number, theirs)).await });
         let whole =
@@ -74,7 +75,7 @@ impl Program {
                 Some("tools/call") => json!({ "content": [{ "type": "text", "text": number.to_string() }] }),
                 _ => json!({}),
             };
-            self.seen.lock().unwrap().push((number, message.clone()));
+            self.seen.lock().push((number, message.clone()));
             let answer = json!({ "jsonrpc": "2.0", "id": message["id"], "result": result });
             if write.write_all(format!("{answer}\n").as_bytes()).await.is_err() {
                 return;
@@ -95,12 +96,12 @@ impl Program {
     }
 
     fn kill(&self, number: usize) {
-        self.running.lock().unwrap().remove(&number).unwrap().cancel();
+        self.running.lock().remove(&number).unwrap().cancel();
     }
 
     /// The connections that received this, and the parameter that matters.
     fn received(&self, method: &str, key: &str) -> Vec<(usize, String)> {
-        let seen = self.seen.lock().unwrap();
+        let seen = self.seen.lock();
         let matching = seen.iter().filter(|(_, message)| message["method"] == method);
         matching
             .map(|(number, message)| (*number, message["params"][key].as_str().unwrap().to_owned()))
@@ -187,7 +188,7 @@ async fn check_update_after(sharing: Sharing, process: usize) {
     tokio::time::sleep(Duration::from_secs(1)).await;
     let words = ["notifications/subscriptions/acknowledged", "notifications/resources/updated"];
     assert_eq!(client.inbox.methods(), words);
-    let params = client.inbox.received.lock().unwrap()[1].params.clone().unwrap();
+    let params = client.inbox.received.lock()[1].params.clone().unwrap();
     assert_eq!(params.as_str(), r#"{"uri":"test://a"}"#);
     watching.abort();
 }
@@ -250,7 +251,7 @@ async fn known_later(silent: bool) -> [Option<Revision>; 2] {
     let gateway = program.gateway_with(Sharing::Shared, Some(state.path().to_owned()));
     tokio::time::sleep(Duration::from_secs(5)).await;
     gateway.end().await;
-    let known = program.known.lock().unwrap().clone();
+    let known = program.known.lock().clone();
     assert_eq!((known.len(), known[0]), (3, None));
     [known[1], known[2]]
 }

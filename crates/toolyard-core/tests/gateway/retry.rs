@@ -3,13 +3,14 @@
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
 use http_body::{Body, Frame};
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 use toolyard_core::{ProfilePlan, RetryPlan, ToolRule, ToolSettings};
@@ -32,8 +33,8 @@ fn failing(failures: Vec<CallError>) -> (Behaviour, Arc<Mutex<Vec<Instant>>>) {
         if request.method != Method::TOOLS_CALL {
             return Box::pin(async { Ok(AnswerBody::ours(raw(json!({})))) });
         }
-        called.lock().unwrap().push(Instant::now());
-        let failure = failures.lock().unwrap().pop_front();
+        called.lock().push(Instant::now());
+        let failure = failures.lock().pop_front();
         Box::pin(async move {
             match failure {
                 Some(error) => Err(error),
@@ -57,7 +58,7 @@ fn retry(attempts: u32) -> ToolSettings {
 async fn check(settings: ToolSettings, annotations: Value, failures: Vec<CallError>) -> (Value, Vec<f64>) {
     let (behaviour, times) = failing(failures);
     let double = Double::with(NEW, &["t"], behaviour);
-    double.tools.lock().unwrap()[0]["annotations"] = annotations;
+    double.tools.lock()[0]["annotations"] = annotations;
     let gateway = start(&[("a", &double)], |plan| {
         plan.calls.tools = rule(settings);
         plan.upstreams[0].policy.timeouts.idle = Duration::from_mins(1);
@@ -65,7 +66,7 @@ async fn check(settings: ToolSettings, annotations: Value, failures: Vec<CallErr
     let client = Client::new(&gateway, NEW, "");
     client.tools().await;
     let answer = client.call("a__t", json!({})).await.unwrap_or_default();
-    let times = times.lock().unwrap();
+    let times = times.lock();
     let pauses = times.windows(2).map(|pair| (pair[1] - pair[0]).as_secs_f64()).collect();
     (answer, pauses)
 }
@@ -140,7 +141,7 @@ async fn a_tool_that_fails_is_replaced_by_its_fallback_and_the_answer_states_it(
     assert_eq!(answer["_meta"]["dev.toolyard/fallback"]["tool"], "b:other");
     let stated = answer["content"][1]["text"].as_str().unwrap();
     assert!(stated.starts_with("[fallback] answered by b:other, because "), "{stated}");
-    let seen = second.seen.lock().unwrap()[0].1.read::<Value>().unwrap();
+    let seen = second.seen.lock()[0].1.read::<Value>().unwrap();
     assert_eq!((&seen["name"], &seen["arguments"]), (&json!("other"), &json!({ "x": 1 })));
     let answer = client.call("a__t", json!({})).await.unwrap();
     assert_eq!(answer["_meta"]["dev.toolyard/error"]["kind"], "lost", "it may have been carried out");
@@ -173,7 +174,7 @@ async fn a_fallback_must_be_in_the_profile_of_the_client() {
             is_there,
             "{names:?} {view}: {answer}"
         );
-        assert_eq!(second.seen.lock().unwrap().len(), usize::from(is_there));
+        assert_eq!(second.seen.lock().len(), usize::from(is_there));
     }
 }
 
@@ -202,7 +203,7 @@ async fn fallbacks_that_lead_in_a_circle_end() {
     let client = Client::new(&gateway, NEW, "");
     client.tools().await;
     assert_eq!(client.call("a__t", json!({})).await.unwrap()["isError"], true);
-    assert_eq!(times.lock().unwrap().len(), 4);
+    assert_eq!(times.lock().len(), 4);
 }
 
 /// An answer that breaks off after its first piece.
@@ -245,7 +246,7 @@ async fn an_answer_that_has_begun_is_never_asked_for_again() {
     assert!(next().await.unwrap().is_ok());
     assert!(next().await.unwrap().is_err(), "the client learns that it broke off");
     assert_eq!(calls.load(Ordering::SeqCst), 1);
-    assert_eq!(spare.seen.lock().unwrap().len(), 0);
+    assert_eq!(spare.seen.lock().len(), 0);
 }
 
 #[tokio::test(start_paused = true)]
@@ -281,8 +282,8 @@ async fn after_too_many_calls_the_spare_is_used_for_the_cool_down_and_then_no_mo
     assert_eq!(used("a__t").await, "spare:t");
     tokio::time::sleep(Duration::from_secs(299)).await;
     assert_eq!(used("a__u").await, "spare:u", "all tools of the upstream cool down");
-    assert_eq!(times.lock().unwrap().len(), 1, "it was left alone");
+    assert_eq!(times.lock().len(), 1, "it was left alone");
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!(used("a__t").await, Value::Null);
-    assert_eq!(times.lock().unwrap().len(), 2);
+    assert_eq!(times.lock().len(), 2);
 }

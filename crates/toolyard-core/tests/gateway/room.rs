@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use toolyard_proto::Revision;
 
-use crate::health::hushed;
+use crate::health::silenceable;
 use crate::support::{Client, gateway};
 
 const NEW: Revision = Revision::NEWEST;
@@ -28,16 +28,16 @@ async fn call(client: &Client, bytes: usize) -> Value {
 
 #[tokio::test(start_paused = true)]
 async fn calls_that_are_not_answered_hold_only_so_many_bytes_and_the_next_is_refused() {
-    let ((double, hush), (other, _)) = (hushed(NEW), hushed(NEW));
+    let ((double, silence), (other, _)) = (silenceable(NEW), silenceable(NEW));
     let gateway = gateway(&[("a", &double), ("b", &other)]);
     let client = Client::new(&gateway, NEW, "");
     client.tools().await;
-    hush.everything.store(true, Ordering::SeqCst);
+    silence.everything.store(true, Ordering::SeqCst);
     let mut running = Vec::new();
     for _ in 0..8 {
         running.push(start(&client, LARGE).await);
     }
-    let calls = |double: &crate::support::Double| double.seen.lock().unwrap().len();
+    let calls = |double: &crate::support::Double| double.seen.lock().len();
     assert_eq!(calls(&double), 8);
     for bytes in [LARGE, 64 * 1024 + 1] {
         let refused = call(&client, bytes).await;
@@ -61,7 +61,7 @@ async fn calls_that_are_not_answered_hold_only_so_many_bytes_and_the_next_is_ref
     assert_eq!(calls(&double), 10);
     // All of them time out.
     tokio::time::sleep(Duration::from_mins(1)).await;
-    hush.everything.store(false, Ordering::SeqCst);
+    silence.everything.store(false, Ordering::SeqCst);
     assert!(call(&client, LARGE).await["isError"].is_null());
     assert_eq!(gateway.upstreams()[1].calls(), 0);
 }

@@ -118,13 +118,53 @@ async fn calls_wait_for_a_server_that_is_known_to_come_back() {
         tokio::time::sleep(Duration::from_secs(20)).await;
     }
     // A server that does not come up any more is not waited for without end.
-    double.attempts.lock().unwrap().extend((0..20).map(|_| Attempt::Fails));
+    double.attempts.lock().extend((0..20).map(|_| Attempt::Fails));
     double.hang_up("killed");
     tokio::time::sleep(Duration::from_mins(2)).await;
     let begun = Instant::now();
     let answer = client.call("a__t", json!({})).await.unwrap();
     assert_eq!(failure(&answer).0, "unavailable", "{answer}");
     assert!(begun.elapsed() < Duration::from_secs(31), "{:?}", begun.elapsed());
+}
+
+/// Killed every 2.3 s, as in a trial of three minutes with 79 kills: it is never up for long.
+#[tokio::test(start_paused = true)]
+async fn calls_wait_for_a_server_that_is_killed_again_and_again_soon_after_its_start() {
+    let double = Double::new(NEW, &["t"]);
+    let gateway = start(vec![process("a", &double, 0)], |_| {});
+    let client = Client::new(&gateway, NEW, "");
+    client.tools().await;
+    for kill in 0..79 {
+        double.hang_up("killed");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+        let begun = Instant::now();
+        let answer = client.call("a__t", json!({})).await.unwrap();
+        assert_eq!(failure(&answer).0, "none", "kill {kill}: {answer}");
+        assert!(begun.elapsed() < Duration::from_secs(2), "kill {kill}: {:?}", begun.elapsed());
+        tokio::time::sleep(Duration::from_millis(800)).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_lists_its_tools_and_crashes_is_started_less_and_less_but_calls_wait_for_it() {
+    let double = Double::new(NEW, &["t"]);
+    let gateway = start(vec![process("a", &double, 0)], |_| {});
+    let client = Client::new(&gateway, NEW, "");
+    client.tools().await;
+    for crash in 0..5 {
+        while phase(&gateway, "a") != Phase::Active {
+            assert_ne!(phase(&gateway, "a"), Phase::Dead, "crash {crash}");
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        double.hang_up("it exited with status 1");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    // After five crashes, the wait is 16 s, spread by half.
+    let begun = Instant::now();
+    let answer = client.call("a__t", json!({})).await.unwrap();
+    assert_eq!(failure(&answer).0, "none", "{answer}");
+    let waited = begun.elapsed();
+    assert!((Duration::from_secs(7)..Duration::from_secs(25)).contains(&waited), "{waited:?}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,11 +1,12 @@
 //! The steps of a call: what a step can do, which chain a call passes, and what is recorded of it.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 use toolyard_core::pipeline::{Call, ExtraSteps, Next, Step, hold_until_end};
@@ -150,7 +151,7 @@ async fn a_step_can_send_a_call_again_and_knows_its_deadline() {
     let steps = step(move |call, next| {
         let (again, second) = (call.clone(), next.clone());
         let due = call.deadline.as_ref().map(|deadline| deadline.due().0 - Instant::now());
-        noted.lock().unwrap().push(due);
+        noted.lock().push(due);
         let first = next.run(call);
         Box::pin(async move {
             first.await?;
@@ -162,8 +163,8 @@ async fn a_step_can_send_a_call_again_and_knows_its_deadline() {
     let client = Client::new(&gateway, NEW, "");
     client.tools().await;
     client.call("a__t", json!({})).await.unwrap();
-    assert_eq!(*seen.lock().unwrap(), [Some(Duration::from_secs(30))]);
-    assert_eq!(double.seen.lock().unwrap().len(), 2);
+    assert_eq!(*seen.lock(), [Some(Duration::from_secs(30))]);
+    assert_eq!(double.seen.lock().len(), 2);
 }
 
 #[tokio::test(start_paused = true)]

@@ -2,13 +2,16 @@
 
 use std::collections::VecDeque;
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use serde_json::{Value, json};
-use tokio::sync::mpsc;
-use toolyard_core::{Connect, Connected, Gateway, Plan, Timeouts, UpstreamKind, UpstreamPlan};
+use tokio::sync::{Notify, mpsc};
+use toolyard_core::{
+    AfterLoss, BegunSignIn, Connect, Connected, Gateway, Plan, Timeouts, UpstreamKind, UpstreamPlan,
+};
 use toolyard_model::{
     Answer, AnswerBody, Ask, AskError, Back, BoxFuture, ClientKey, Greeting, Handler, Link, LinkEvent,
     LinkRequest, Origin, Peer, Principal, Request, Scope, View,
@@ -45,12 +48,20 @@ pub(crate) struct Double {
     /// The extensions that it declares.
     pub(crate) extensions: Mutex<serde_json::Map<String, Value>>,
     pub(crate) mute: AtomicBool,
+    /// Whether it answers `tools/list` with an error.
+    pub(crate) tools_fail: AtomicBool,
     /// Whether it has no way to announce changes.
     pub(crate) silent: AtomicBool,
     /// Whether it declares that it keeps a log level.
     pub(crate) levels: AtomicBool,
+    /// Whether its behaviour answers a listen, which otherwise stays open without any message.
+    pub(crate) acknowledges: AtomicBool,
     /// How long a link takes to close.
     pub(crate) closing: Mutex<Duration>,
+    /// Whether it refuses connections because the user has not signed in.
+    pub(crate) needs_sign_in: AtomicBool,
+    /// Released when the user has signed in at the page of a sign-in that was begun.
+    pub(crate) signed_in: Arc<Notify>,
     events: Mutex<Option<mpsc::Sender<LinkEvent>>>,
 }
 
@@ -81,21 +92,25 @@ impl Double {
             stamps: Mutex::default(),
             extensions: Mutex::default(),
             mute: AtomicBool::new(false),
+            tools_fail: AtomicBool::new(false),
             silent: AtomicBool::new(false),
             levels: AtomicBool::default(),
+            acknowledges: AtomicBool::default(),
             closing: Mutex::default(),
+            needs_sign_in: AtomicBool::default(),
+            signed_in: Arc::default(),
             events: Mutex::default(),
         })
     }
 
     pub(crate) fn say(&self, event: LinkEvent) {
-        let sender = self.events.lock().unwrap().clone().unwrap();
+        let sender = self.events.lock().clone().unwrap();
         sender.try_send(event).unwrap();
     }
 
     /// Ends the connection, if there is one.
     pub(crate) fn hang_up(&self, reason: &str) {
-        if let Some(sender) = &*self.events.lock().unwrap() {
+        if let Some(sender) = &*self.events.lock() {
             let _ = sender.try_send(LinkEvent::Closed(reason.into()));
         }
     }
@@ -106,23 +121,23 @@ impl Double {
 
     fn greeting(&self) -> Greeting {
         let mut capabilities = json!({ "tools": { "listChanged": true } });
-        if !self.resources.lock().unwrap().is_empty() {
+        if !self.resources.lock().is_empty() {
             capabilities["resources"] = json!({ "subscribe": true });
         }
-        if !self.prompts.lock().unwrap().is_empty() {
+        if !self.prompts.lock().is_empty() {
             capabilities["prompts"] = json!({});
         }
         if self.levels.load(Ordering::SeqCst) {
             capabilities["logging"] = json!({});
         }
-        if self.tools.lock().unwrap().iter().any(|tool| tool["execution"].is_object()) {
+        if self.tools.lock().iter().any(|tool| tool["execution"].is_object()) {
             if self.revision.is_modern() {
                 capabilities["extensions"] = json!({ "io.modelcontextprotocol/tasks": {} });
             } else {
                 capabilities["tasks"] = json!({ "requests": { "tools": { "call": {} } } });
             }
         }
-        let extensions = self.extensions.lock().unwrap().clone();
+        let extensions = self.extensions.lock().clone();
         if !extensions.is_empty() {
             capabilities["extensions"] = extensions.into();
         }
@@ -158,17 +173,38 @@ impl Connect for Door {
         let double = self.0.clone();
         Box::pin(async move {
             double.connects.fetch_add(1, Ordering::SeqCst);
-            double.expected.lock().unwrap().push(known);
-            let attempt = double.attempts.lock().unwrap().pop_front();
+            double.expected.lock().push(known);
+            let attempt = double.attempts.lock().pop_front();
             match attempt {
                 Some(Attempt::Fails) => return Err("connection refused".into()),
                 Some(Attempt::Hangs) => std::future::pending::<()>().await,
                 None => {}
             }
+            if double.needs_sign_in.load(Ordering::SeqCst) {
+                return Err("needs a sign-in".into());
+            }
             let (sender, events) = mpsc::channel(64);
-            *double.events.lock().unwrap() = Some(sender.clone());
+            *double.events.lock() = Some(sender.clone());
             let greeting = double.greeting();
             Ok(Connected { link: Arc::new(DoubleLink { double, greeting, events: sender }), events })
+        })
+    }
+
+    fn after_loss(&self) -> AfterLoss {
+        let needs_user = self.0.needs_sign_in.load(Ordering::SeqCst);
+        if needs_user { AfterLoss::SignIn } else { AfterLoss::TryAgain }
+    }
+
+    fn begin_sign_in(&self) -> Option<BoxFuture<Result<BegunSignIn, Reason>>> {
+        let double = self.0.clone();
+        double.needs_sign_in.load(Ordering::SeqCst).then(|| {
+            let outcome: BoxFuture<_> = Box::pin(async move {
+                double.signed_in.notified().await;
+                double.needs_sign_in.store(false, Ordering::SeqCst);
+                Ok(())
+            });
+            let url = "http://127.0.0.1:7777/oauth/start/one".to_owned();
+            Box::pin(async { Ok(BegunSignIn { url, outcome }) }) as BoxFuture<_>
         })
     }
 }
@@ -198,8 +234,8 @@ impl Link for DoubleLink {
 
     fn call(&self, request: LinkRequest, peer: Peer) -> BoxFuture<Answer> {
         let list = |key: &str, list: &Mutex<Vec<Value>>| {
-            let mut result = self.double.stamps.lock().unwrap().clone();
-            result.insert(key.to_owned(), list.lock().unwrap().clone().into());
+            let mut result = self.double.stamps.lock().clone();
+            result.insert(key.to_owned(), list.lock().clone().into());
             Some(Value::Object(result))
         };
         let listed = match request.method.as_str() {
@@ -207,7 +243,10 @@ impl Link for DoubleLink {
             "resources/list" => list("resources", &self.double.resources),
             "resources/templates/list" => Some(json!({ "resourceTemplates": [] })),
             "prompts/list" => list("prompts", &self.double.prompts),
-            "subscriptions/listen" if request.params.at(&["notifications", "taskIds"]).is_none() => {
+            "subscriptions/listen"
+                if request.params.at(&["notifications", "taskIds"]).is_none()
+                    && !self.double.acknowledges.load(Ordering::SeqCst) =>
+            {
                 return Box::pin(std::future::pending());
             }
             _ => None,
@@ -215,10 +254,14 @@ impl Link for DoubleLink {
         if listed.is_some() && self.double.mute.load(Ordering::SeqCst) {
             return Box::pin(async { Err(CallError::bad_answer("no list")) });
         }
+        if request.method == Method::TOOLS_LIST && self.double.tools_fail.load(Ordering::SeqCst) {
+            let error = raw(json!({ "code": -32603, "message": "the database is locked" }));
+            return Box::pin(async { Err(CallError::reported(error)) });
+        }
         if let Some(listed) = listed {
             return Box::pin(async move { Ok(AnswerBody::Whole(raw(listed), Revision::NEWEST)) });
         }
-        self.double.seen.lock().unwrap().push((request.method.clone(), request.params.as_raw().clone()));
+        self.double.seen.lock().push((request.method.clone(), request.params.as_raw().clone()));
         let counted = CountDrop(self.double.dropped.clone());
         let answer = (self.double.behaviour)(request, peer);
         Box::pin(async move {
@@ -230,12 +273,12 @@ impl Link for DoubleLink {
 
     fn notify(&self, _: &Arc<Origin>, notification: Notification) {
         let params = notification.params.unwrap_or_else(Raw::empty_object);
-        self.double.seen.lock().unwrap().push((notification.method, params));
+        self.double.seen.lock().push((notification.method, params));
     }
 
     fn close(&self) -> BoxFuture<()> {
         let _ = self.events.try_send(LinkEvent::Closed("it was closed by the gateway".into()));
-        let takes = *self.double.closing.lock().unwrap();
+        let takes = *self.double.closing.lock();
         Box::pin(tokio::time::sleep(takes))
     }
 }
@@ -282,7 +325,7 @@ pub(crate) struct Inbox {
 
 impl Inbox {
     pub(crate) fn methods(&self) -> Vec<String> {
-        self.received.lock().unwrap().iter().map(|received| received.method.to_string()).collect()
+        self.received.lock().iter().map(|received| received.method.to_string()).collect()
     }
 }
 
@@ -290,12 +333,12 @@ struct Mouth(Arc<Inbox>);
 
 impl Back for Mouth {
     fn notify(&self, notification: Notification) {
-        self.0.received.lock().unwrap().push(notification);
+        self.0.received.lock().push(notification);
     }
 
     fn ask(&self, ask: Ask) -> BoxFuture<Result<Raw, AskError>> {
-        self.0.asked.lock().unwrap().push(ask);
-        let reply = self.0.reply.lock().unwrap().clone();
+        self.0.asked.lock().push(ask);
+        let reply = self.0.reply.lock().clone();
         Box::pin(async move { reply.map(raw).ok_or(AskError::Unsupported("no".into())) })
     }
 }
@@ -326,6 +369,15 @@ impl Client {
         let mut client = Self::new(gateway, Revision::NEWEST, view);
         if let Some(origin) = Arc::get_mut(&mut client.origin) {
             origin.client = ClientKey::Request(number);
+        }
+        client
+    }
+
+    /// A request without a session of a program that states this name.
+    pub(crate) fn stating(gateway: &Gateway, name: &str) -> Self {
+        let mut client = Self::alone(gateway, "");
+        if let Some(origin) = Arc::get_mut(&mut client.origin) {
+            origin.client_info = Some(raw(json!({ "name": name, "version": "1" })));
         }
         client
     }

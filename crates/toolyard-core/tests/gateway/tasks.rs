@@ -68,10 +68,10 @@ async fn each_client_sees_and_asks_after_its_own_tasks_only() {
     for method in ["tasks/get", "tasks/result", "tasks/cancel"] {
         let own = bob.ask(method, json!({ "taskId": second })).await.unwrap();
         assert_eq!(own["taskId"], "t2", "{method}");
-        let asked = double.seen.lock().unwrap().len();
+        let asked = double.seen.lock().len();
         let refused = bob.ask(method, json!({ "taskId": first })).await.unwrap_err();
         assert_eq!((refused.code(), refused.message().contains("unknown task")), (-32602, true), "{method}");
-        assert_eq!(double.seen.lock().unwrap().len(), asked, "{method}: the upstream is not asked");
+        assert_eq!(double.seen.lock().len(), asked, "{method}: the upstream is not asked");
     }
 }
 
@@ -163,7 +163,7 @@ fn processes() -> Gateway {
         Box::pin(async move { Ok(AnswerBody::Whole(raw(result), OLD)) })
     });
     let double = Double::with(OLD, &["t"], behaviour);
-    double.tools.lock().unwrap()[0]["execution"] = json!({ "taskSupport": "required" });
+    double.tools.lock()[0]["execution"] = json!({ "taskSupport": "required" });
     start(&[("a", &double)], |plan| plan.upstreams[0].sharing = Sharing::Client)
 }
 
@@ -210,7 +210,7 @@ async fn ended(status: &'static str, outcome: Result<Value, i32>) -> Value {
         })
     });
     let double = Double::with(OLD, &["t"], behaviour);
-    double.tools.lock().unwrap()[0]["execution"] = json!({ "taskSupport": "required" });
+    double.tools.lock()[0]["execution"] = json!({ "taskSupport": "required" });
     let gateway = gateway(&[("a", &double)]);
     let mut client = Client::new(&gateway, Revision::NEWEST, "a");
     client.declare(json!({ "extensions": { "io.modelcontextprotocol/tasks": {} } }));

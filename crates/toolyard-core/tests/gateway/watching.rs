@@ -1,17 +1,18 @@
 //! Subscriptions at an upstream that keeps them: ended with their last client, and in no other client's
 //! way.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use serde_json::json;
 use tokio::task::JoinHandle;
 use toolyard_core::Gateway;
 use toolyard_model::AnswerBody;
 use toolyard_proto::{Method, Revision};
 
-use crate::health::{hushed, pinged, seconds, state};
+use crate::health::{pinged, seconds, silenceable, state};
 use crate::support::{Behaviour, Client, Double, gateway, raw, start};
 
 const OLD: Revision = Revision::NEWEST_LEGACY;
@@ -24,11 +25,11 @@ fn watch(client: &Client, uris: &[String]) -> JoinHandle<()> {
 
 fn offer(double: &Double, uris: &[String]) {
     let resource = |uri: &String| json!({ "uri": uri, "name": uri });
-    *double.resources.lock().unwrap() = uris.iter().map(resource).collect();
+    *double.resources.lock() = uris.iter().map(resource).collect();
 }
 
 fn count_of(double: &Double, method: &Method) -> usize {
-    double.seen.lock().unwrap().iter().filter(|(seen, _)| seen == method).count()
+    double.seen.lock().iter().filter(|(seen, _)| seen == method).count()
 }
 
 async fn until(gateway: &Gateway, phase: &str) {
@@ -42,8 +43,8 @@ async fn until(gateway: &Gateway, phase: &str) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_left_while_the_upstream_is_away_is_taken_back() {
-    let (double, hush) = hushed(OLD);
+async fn subscriptions_dropped_while_the_upstream_is_away_are_unsubscribed() {
+    let (double, silence) = silenceable(OLD);
     let uris = ["test://a".to_owned()];
     offer(&double, &uris);
     let gateway = start(&[("a", &double)], pinged);
@@ -53,11 +54,11 @@ async fn what_is_left_while_the_upstream_is_away_is_taken_back() {
     // An upstream that has never answered a ping is not judged by its silence.
     seconds(12).await;
     assert_eq!(count_of(&double, &Method::RESOURCES_SUBSCRIBE), 1);
-    hush.everything.store(true, Ordering::SeqCst);
+    silence.everything.store(true, Ordering::SeqCst);
     until(&gateway, "retrying").await;
     watching.abort();
     seconds(1).await;
-    hush.everything.store(false, Ordering::SeqCst);
+    silence.everything.store(false, Ordering::SeqCst);
     until(&gateway, "active").await;
     assert_eq!(count_of(&double, &Method::RESOURCES_UNSUBSCRIBE), 1);
     assert_eq!(double.connects.load(Ordering::SeqCst), 1, "the link was kept, and its state with it");
@@ -99,9 +100,9 @@ fn thoughtful(takes: u64) -> (Arc<Double>, Arc<Mutex<Vec<String>>>) {
         let work = tokio::spawn(async move {
             if begins {
                 seconds(takes).await;
-                watched.lock().unwrap().push(uri);
+                watched.lock().push(uri);
             } else {
-                watched.lock().unwrap().retain(|watched| *watched != uri);
+                watched.lock().retain(|watched| *watched != uri);
             }
         });
         Box::pin(async move {
@@ -127,12 +128,12 @@ async fn a_client_that_leaves_before_the_server_begins_to_watch_leaves_nothing_w
         watching.abort();
         seconds(60).await;
         assert_eq!(count_of(&double, &Method::RESOURCES_SUBSCRIBE), 1);
-        assert_eq!(*watched.lock().unwrap(), Vec::<String>::new(), "it takes {takes} s");
+        assert_eq!(*watched.lock(), Vec::<String>::new(), "it takes {takes} s");
         // A client that is refused because it takes so long has left, too.
         let _watching = watch(&bob, &uris);
         seconds(60).await;
         let is_watched = takes < 10;
-        assert_eq!(watched.lock().unwrap().len(), usize::from(is_watched), "it takes {takes} s");
+        assert_eq!(watched.lock().len(), usize::from(is_watched), "it takes {takes} s");
         assert_eq!(bob.inbox.methods().len(), usize::from(is_watched));
     }
 }
@@ -151,6 +152,6 @@ async fn a_client_that_comes_back_while_the_server_begins_to_watch_gets_updates(
     seconds(1).await;
     let _watching = watch(&client, &uris);
     seconds(60).await;
-    assert!(!watched.lock().unwrap().is_empty());
+    assert!(!watched.lock().is_empty());
     assert_eq!(client.inbox.methods(), ["notifications/subscriptions/acknowledged"]);
 }

@@ -20,7 +20,7 @@ use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, apply_filter};
 use super::report;
 use crate::sandbox::{DEVICES, SYSTEM, Sandbox};
 
-/// What shells answer when a program cannot be run.
+/// The exit code of shells for a program that cannot be run.
 const CANNOT_RUN: u8 = 126;
 /// The first version that keeps a process from truncating files: Linux 6.2.
 const NEEDED: ABI = ABI::V3;

@@ -18,7 +18,7 @@ use super::processes::{self, Process};
 
 const FOLDER: &str = "runs";
 const GRACE: Duration = Duration::from_millis(500);
-/// What has not ended by then is left to the next start.
+/// The time limit for ending them. Processes that are still running are left to the next start.
 const BOUND: Duration = Duration::from_secs(5);
 /// How long a gateway that seems to run is watched before it is believed.
 const SECOND_LOOK: Duration = Duration::from_millis(60);
@@ -48,8 +48,8 @@ impl Run {
         format!("TOOLYARD_RUN_{}", self.token().to_ascii_uppercase())
     }
 
-    /// A process that was killed a moment ago may still look alive. A process that is ending is therefore waited for, and
-    /// any other is watched for a moment longer, because the signal may not have arrived yet.
+    /// A process that was killed a moment ago may still look alive. A process that is ending is therefore waited for,
+    /// and any other is watched for a moment longer, because the signal may not have arrived yet.
     fn is_over(&self) -> bool {
         let begun = Instant::now();
         while let Some(process) = self.process() {
@@ -121,7 +121,7 @@ fn write(path: &Path, run: &Run) -> io::Result<()> {
     fs::rename(&draft, path)
 }
 
-/// Those of gateways that still run on this directory are theirs.
+/// Ends the processes that killed gateways left behind. Processes of gateways that still run are not touched.
 fn end_leftovers(folder: &Path, boot: &str) {
     let Ok(files) = fs::read_dir(folder) else { return };
     for path in files.flatten().map(|file| file.path()) {
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_dead_gateway_left_is_ended_and_its_note_removed() {
+    fn processes_of_a_dead_gateway_are_ended_and_its_note_removed() {
         let folder = tempfile::tempdir().unwrap();
         let this = Run::this().unwrap();
         let over = Run { start: this.start + 1, ..this.clone() };
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn what_belongs_to_a_gateway_that_runs_is_left_alone() {
+    fn processes_of_a_running_gateway_are_left_alone() {
         let folder = tempfile::tempdir().unwrap();
         let path = note(folder.path(), &Run::this().unwrap());
         let mut theirs = sleeper(&Run::this().unwrap().mark());

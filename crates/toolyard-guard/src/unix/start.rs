@@ -16,7 +16,7 @@ use signal_hook::low_level::emulate_default_handler;
 use super::watch::{Gateway, News, Watch};
 use super::{CONFINE, OWN_PROGRAM, Order, report};
 
-/// What shells answer when a program is not there, or cannot be run.
+/// The exit codes of shells for a program that does not exist, or cannot be run.
 const NOT_FOUND: u8 = 127;
 const CANNOT_RUN: u8 = 126;
 
@@ -41,7 +41,7 @@ pub(super) fn start(order: &Order) -> ExitCode {
     end_like(Watch::new(child, gateway, news).run())
 }
 
-/// From here on nothing below us gets away, and no news is missed. Nothing where the gateway is gone already.
+/// From here on no descendant can escape, and no event is missed. `None` if the gateway has already ended.
 fn take_place(order: &Order) -> io::Result<Option<(Gateway, News)>> {
     prctl::set_name(c"toolyard-guard")?;
     prctl::set_child_subreaper(true)?;
@@ -55,8 +55,8 @@ fn handle(process: i32) -> Option<OwnedFd> {
     pidfd_open(rustix::process::Pid::from_raw(process)?, PidfdFlags::empty()).ok()
 }
 
-/// In a group of its own, so that a child that signals its group does not mean us. It alone keeps our stdin,
-/// stdout and stderr: its end must be seen at the other end of each.
+/// Starts the child in a group of its own, so that a signal to its group does not reach us. Only the child keeps our
+/// stdin, stdout and stderr: its end must be seen at the other end of each.
 fn start_child(order: &Order) -> io::Result<Pid> {
     let child = command(order).args(&order.args).process_group(0).spawn()?;
     let nowhere = File::options().read(true).write(true).open("/dev/null")?;
@@ -74,7 +74,7 @@ fn command(order: &Order) -> Command {
     command
 }
 
-/// By the same exit code, or by the same signal but without a dump of its own.
+/// Ends this process like the child: by the same exit code, or by the same signal but without a core dump.
 fn end_like(child: Option<WaitStatus>) -> ExitCode {
     match child {
         Some(WaitStatus::Exited(_, code)) => ExitCode::from(code.to_le_bytes()[0]),

@@ -21,7 +21,7 @@ use signal_hook::low_level::pipe;
 const ROUND_MS: u8 = 20;
 /// How often to look for the gateway where the system gives no handle to wait on.
 const GATEWAY_MS: u8 = 250;
-/// For the child to end by itself, as its input is closed when the gateway is gone.
+/// How long the child may take to end by itself after the gateway has ended, which closes its input.
 const ALONE: Duration = Duration::from_millis(200);
 /// Between TERM and KILL for what a child or a gateway leaves behind.
 const GRACE: Duration = Duration::from_millis(500);
@@ -30,7 +30,7 @@ const GRACE_ON_REQUEST: Duration = Duration::from_millis(1500);
 
 pub(super) struct Gateway {
     pub(super) id: Pid,
-    /// Readable when it is gone.
+    /// Readable when the gateway has ended.
     pub(super) handle: Option<OwnedFd>,
 }
 

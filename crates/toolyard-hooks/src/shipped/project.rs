@@ -3,9 +3,9 @@
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Component, Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
 
 use globset::{Glob, GlobSet, GlobSetBuilder};
+use parking_lot::Mutex;
 use regex_lite::Regex;
 
 use super::{Judge, Settings, prompt, with_prompt};
@@ -37,7 +37,7 @@ struct Rule {
 }
 
 impl Rule {
-    /// Nothing where the file is switched off.
+    /// Parses a file of rules; `None` if it is switched off.
     fn parse(name: &str, text: &str) -> Option<Self> {
         let (front, body) = match text.strip_prefix("---\n").and_then(|rest| rest.split_once("\n---")) {
             Some((front, body)) => (front, body.trim_start_matches('-').trim_start()),
@@ -100,14 +100,15 @@ pub(super) fn rules(settings: &mut Settings) -> Result<Judge, String> {
         if paths.is_empty() {
             return Verdict::pass();
         }
-        let mut given = given.lock().unwrap_or_else(PoisonError::into_inner);
+        let rules = rules_in(&root.join(&folder));
+        let mut given = given.lock();
         if given.len() >= MOST_SESSIONS {
             given.clear();
         }
         let session = event.text("session").unwrap_or_default();
         let given = given.entry(session.to_owned()).or_default();
         let (mut added, mut left) = (String::new(), most);
-        for rule in rules_in(&root.join(&folder)) {
+        for rule in rules {
             let is_new = session.is_empty() || !given.contains(&rule.name);
             let size = rule.text.chars().count();
             if is_new && rule.is_for(&paths) && size <= left {
@@ -152,7 +153,7 @@ pub(super) fn slash_skills(settings: &mut Settings) -> Result<Judge, String> {
     }))
 }
 
-/// The text of a command or skill, without its head. A name is no path: `a:b` is `b` in the folder `a`.
+/// The text of a command or skill, without its head. A name is not a path: `a:b` is `b` in the folder `a`.
 fn skill(root: &Path, name: &str) -> Option<String> {
     let relative: PathBuf = name.split(':').collect();
     if !relative.components().all(|part| matches!(part, Component::Normal(_))) {

@@ -154,7 +154,8 @@ const MARKERS: [&str; 11] = [
 ];
 const MOST_KEPT: usize = 15;
 
-/// The lines with a marker and the two after each, for the client to keep.
+/// The lines with a marker and the two after each, for the client to keep. `transcript` is the text of the conversation:
+/// `toolyard hook` reads it from the file that the client names.
 fn kept_lines(event: &Event) -> Verdict {
     let text = ["transcript", "prompt", "text"].iter().find_map(|key| event.text(key)).unwrap_or_default();
     let lines: Vec<&str> = text.lines().collect();
@@ -165,5 +166,5 @@ fn kept_lines(event: &Event) -> Verdict {
     if kept.is_empty() {
         return Verdict::pass();
     }
-    Verdict::change("keep", json!(kept)).with_note(Some(format!("keep these lines:\n{}", kept.join("\n"))))
+    Verdict::change("keep", json!(kept))
 }

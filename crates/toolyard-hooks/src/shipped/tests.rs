@@ -1,11 +1,12 @@
 //! Each shipped hook on given text.
 
+use std::fmt::Write as _;
 use std::path::Path;
 
 use serde_json::{Value, json};
 
-use super::{ALL, make};
-use crate::{Event, Point, Verdict};
+use super::{ALL, Reading, make};
+use crate::{Event, HookKind, HookPlan, Hooks, OnFailure, OwnHook, Point, Runtime, Verdict};
 
 async fn judge(name: &str, settings: Value, event: Event) -> Verdict {
     make(name, &settings).unwrap().run(event.into()).await.unwrap()
@@ -37,6 +38,39 @@ fn note(verdict: &Verdict) -> &str {
 }
 
 #[test]
+fn only_hooks_that_read_files_run_under_their_time_limit() {
+    for shipped in ALL {
+        let reads = ["rules", "slash-skills", "directory-context"].contains(&shipped.name);
+        let hook = make(shipped.name, &Value::Null).unwrap();
+        assert_eq!(hook.judge(&asked("hello")).is_none(), reads, "{}", shipped.name);
+    }
+}
+
+#[tokio::test]
+async fn a_read_that_hangs_ends_with_the_time_of_its_hook() {
+    let (go, wait) = std::sync::mpsc::channel::<()>();
+    let wait = parking_lot::Mutex::new(wait);
+    let hook = Reading::new(Box::new(move |_| {
+        let _ = wait.lock().recv();
+        Verdict::note("late")
+    }));
+    let kind = HookKind::Own(OwnHook(std::sync::Arc::new(hook)));
+    let plan = HookPlan {
+        timeout: std::time::Duration::from_millis(50),
+        on_failure: OnFailure::Block,
+        ..HookPlan::new("slow", Point::PreModelInvoke, kind)
+    };
+    let hooks = Hooks::new(vec![plan], &Runtime::default(), &Hooks::default());
+    // More events than are read for at the same time: those that wait for their place fail in time, too.
+    let outcomes = futures_util::future::join_all((0..6).map(|_| hooks.run(asked("hello")))).await;
+    drop(go);
+    for outcome in outcomes {
+        let reason = outcome.blocked.unwrap().reason;
+        assert_eq!(reason, "the hook failed: it was not finished after 0.05 s");
+    }
+}
+
+#[test]
 fn settings_are_checked() {
     assert_eq!(ALL.len(), 18);
     assert!(ALL.iter().all(|one| make(one.name, &Value::Null).is_ok()));
@@ -44,7 +78,7 @@ fn settings_are_checked() {
     assert_eq!(wrong("truncate", json!({ "max": 1 })), "`max` is not a setting; there are max_chars, keep");
     assert_eq!(wrong("truncate", json!({ "max_chars": "1" })), "`max_chars` must be a number above 0");
     assert_eq!(wrong("sanitize", json!({ "a": 1 })), "`a` is not a setting: this hook has none");
-    assert_eq!(wrong("nothing", json!({})), "no hook `nothing` comes with Toolyard");
+    assert_eq!(wrong("nothing", json!({})), "Toolyard has no built-in hook `nothing`");
 }
 
 #[tokio::test]
@@ -74,6 +108,13 @@ async fn redact_replaces_secrets_and_nothing_else() {
     let verdict = judge("redact", json!({ "with": "$1" }), asked(&format!("use {github}"))).await;
     assert_eq!(prompt(&verdict), "use $1");
     assert_eq!(judge("redact", Value::Null, asked("no secret here")).await, Verdict::pass());
+    let answer = json!({ "text": format!("it is {github}"), "thinking": format!("{github}?") });
+    let answered = Event::new(Point::PostModelInvoke, Some("m".into()), answer);
+    let verdict = judge("redact", Value::Null, answered).await;
+    assert_eq!(
+        (&verdict.change["text"], &verdict.change["thinking"]),
+        (&json!("it is [redacted]"), &json!("[redacted]?"))
+    );
     let mut structured = after("x:y", "fine");
     structured.data["result"]["structuredContent"] = json!({ "deep": [{ "key": key }] });
     let verdict = judge("redact", Value::Null, structured).await;
@@ -286,6 +327,66 @@ async fn finished_tasks_need_evidence_and_open_ones_are_continued() {
     assert_eq!(judge("todo-enforcer", Value::Null, idle(0)).await, Verdict::pass());
 }
 
+/// What a client reports of a call of a tool about tasks.
+fn task_call(session: &str, tool: &str, arguments: &Value, response: &Value) -> Event {
+    let result = json!({ "content": [], "structuredContent": response });
+    let data = json!({ "arguments": arguments, "session": session, "result": result });
+    Event::new(Point::PostToolCall, Some(tool.into()), data)
+}
+
+fn stop(session: &str, more: &Value) -> Event {
+    let mut event = Event::new(Point::SessionIdle, None, json!({ "session": session }));
+    event.data.extend(more.as_object().cloned().unwrap_or_default());
+    event
+}
+
+#[tokio::test]
+async fn a_client_with_open_tasks_is_kept_from_stopping_once() {
+    let kind = HookKind::Shipped { name: "todo-enforcer".to_owned(), settings: Value::Null };
+    let points = super::find("todo-enforcer").unwrap().points.to_vec();
+    let plan = HookPlan { points, ..HookPlan::new("todo", Point::SessionIdle, kind) };
+    let hooks = Hooks::new(vec![plan], &Runtime::default(), &Hooks::default());
+    assert_eq!(hooks.of(Point::PostToolCall, Some("files:read")).len(), 0, "it is not for other tools");
+    let write = async |session: &str, statuses: &[&str]| {
+        let todos: Vec<Value> = statuses.iter().map(|status| json!({ "status": status })).collect();
+        let event = task_call(session, "TodoWrite", &json!({ "todos": todos }), &Value::Null);
+        assert_eq!(hooks.run(event).await.blocked, None);
+    };
+    let reason = async |event: Event| hooks.run(event).await.blocked.map(|block| block.reason);
+    let stops = json!({ "stopHookActive": false });
+    write("s", &["completed", "in_progress", "pending"]).await;
+    write("t", &["completed"]).await;
+    assert_eq!(reason(stop("t", &stops)).await, None);
+    let open = "2 tasks are open: go on with the next one";
+    assert_eq!(reason(stop("s", &stops)).await.as_deref(), Some(open));
+    assert_eq!(reason(stop("s", &json!({ "stopHookActive": true }))).await, None, "never twice in a row");
+    let waits = json!({ "stopHookActive": false, "backgroundTasks": [{}] });
+    assert_eq!(reason(stop("s", &waits)).await, None, "work in the background goes on");
+    let idle = hooks.run(stop("s", &Value::Null)).await;
+    assert_eq!((idle.blocked, idle.notes[0].text.as_str()), (None, open), "there is nothing to block");
+    write("s", &["completed", "completed"]).await;
+    assert_eq!(reason(stop("s", &stops)).await, None);
+}
+
+#[test]
+fn tasks_that_are_created_one_by_one_are_counted() {
+    let hook = make("todo-enforcer", &Value::Null).unwrap();
+    let call = |tool: &str, arguments: &Value, response: &Value| {
+        hook.judge(&task_call("s", tool, arguments, response)).unwrap();
+    };
+    let reason = || hook.judge(&stop("s", &json!({ "stopHookActive": false }))).unwrap().block;
+    for id in ["1", "2"] {
+        call("TaskCreate", &json!({ "subject": "x" }), &json!({ "task": { "id": id, "subject": "x" } }));
+    }
+    assert_eq!(reason().as_deref(), Some("2 tasks are open: go on with the next one"));
+    for (id, status) in [("1", "completed"), ("2", "in_progress")] {
+        call("TaskUpdate", &json!({ "taskId": id, "status": status }), &json!({ "success": true }));
+    }
+    assert_eq!(reason().as_deref(), Some("1 task is open: go on with it"));
+    call("TaskUpdate", &json!({ "taskId": "2", "status": "deleted" }), &json!({ "success": true }));
+    assert_eq!(reason(), None);
+}
+
 #[tokio::test]
 async fn an_agent_that_returned_nothing_is_reported() {
     let check = async |text: &str| judge("task-validator", Value::Null, after("x:agent_output", text)).await;
@@ -300,10 +401,44 @@ async fn an_error_of_a_damaged_conversation_becomes_a_result() {
     assert_eq!(
         judge("session-recovery", Value::Null, damaged.clone()).await,
         Verdict::pass(),
-        "it is no error"
+        "it is not an error"
     );
     damaged.data["result"]["isError"] = json!(true);
     let verdict = judge("session-recovery", Value::Null, damaged).await;
     assert!(text(&verdict).starts_with("[recovered] the result of this call was lost."));
     assert!(verdict.change["result"].get("isError").is_none());
+}
+
+#[test]
+fn what_a_hook_ignores_it_passes() {
+    let github = format!("ghp_{}", "a".repeat(36));
+    let texts =
+        ["", "fine", "git log", "x; git push", "API_KEY=12345678", "Bearer abcdefghijklmnopq", &github, "é"];
+    for name in ["truncate", "redact", "git-noninteractive", "session-recovery"] {
+        let settings = if name == "truncate" { json!({ "max_chars": 60 }) } else { Value::Null };
+        let hook = make(name, &settings).unwrap();
+        for text in texts.map(str::to_owned).into_iter().chain(["long".repeat(20)]) {
+            let arguments = json!({ "command": text });
+            let result = json!({ "content": [{ "type": "text", "text": text }], "isError": text.is_empty() });
+            for (event, json) in [
+                (before("x:y", &arguments), arguments.to_string()),
+                (
+                    Event::new(Point::PostToolCall, None, json!({ "arguments": {}, "result": result })),
+                    result.to_string(),
+                ),
+            ] {
+                // Every character as its number.
+                let mut numbers = String::new();
+                for c in json.chars() {
+                    let _ = write!(numbers, "\\u{:04x}", u32::from(c));
+                }
+                assert!(name == "truncate" || !hook.ignores(event.point, &numbers), "{name}");
+                if hook.ignores(event.point, &json) {
+                    assert_eq!(hook.judge(&event), Some(Verdict::pass()), "{name} {json}");
+                }
+            }
+        }
+        assert!(hook.ignores(Point::PreToolCall, r#"{"command":"ls"}"#), "{name}");
+        assert!(hook.ignores(Point::PostToolCall, r#"{"content":[]}"#), "{name}");
+    }
 }

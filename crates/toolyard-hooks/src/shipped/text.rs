@@ -1,14 +1,19 @@
 //! Hooks that change text: shorter, without secrets, without what models stumble over.
 
+use std::borrow::Cow;
+
 use regex_lite::Regex;
 use serde_json::Value;
 
 use super::{Judge, Settings, prompt, with_texts};
 use crate::{Event, Point, Verdict};
 
+/// How many characters `truncate` leaves, unless it is set.
+pub(super) const MAX_CHARS: usize = 20_000;
+
 /// `max_chars` (20000), `keep` = "ends" or "tail".
 pub(super) fn truncate(settings: &mut Settings) -> Result<Judge, String> {
-    let most = settings.size("max_chars", 20_000)?;
+    let most = settings.size("max_chars", MAX_CHARS)?;
     let keep = settings.text("keep", "ends")?;
     let shorten: fn(&str, usize) -> Option<String> = match keep.as_str() {
         "ends" => middle_cut,
@@ -43,68 +48,108 @@ fn at_char(text: &str, n: usize) -> usize {
     text.char_indices().nth(n).map_or(text.len(), |(at, _)| at)
 }
 
-/// Forms that secrets have. Names of settings are followed by their value.
-const SECRETS: &[&str] = &[
-    r"-----BEGIN [A-Z ]*PRIVATE KEY-----[\s\S]*?-----END [A-Z ]*PRIVATE KEY-----",
-    r"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b",
-    r"\bgh[pousr]_[A-Za-z0-9]{36,}\b",
-    r"\bgithub_pat_[A-Za-z0-9_]{40,}\b",
-    r"\bglpat-[A-Za-z0-9_-]{20,}",
-    r"\bxox[abeoprs]-[A-Za-z0-9-]{10,}",
-    r"\bsk-[A-Za-z0-9_-]{20,}",
-    r"\bAIza[0-9A-Za-z_-]{35}",
-    r"\bnpm_[A-Za-z0-9]{36}\b",
-    r"\beyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{5,}",
-    r"(?i)\bbearer\s+[A-Za-z0-9._~+/-]{16,}=*",
+/// Forms that secrets have, each with a part that all of its texts contain: most texts contain none of these, and are
+/// not matched against the forms.
+const SECRETS: &[(&str, &str)] = &[
+    ("PRIVATE KEY-----", r"-----BEGIN [A-Z ]*PRIVATE KEY-----[\s\S]*?-----END [A-Z ]*PRIVATE KEY-----"),
+    ("AKIA", r"\bAKIA[0-9A-Z]{16}\b"),
+    ("ASIA", r"\bASIA[0-9A-Z]{16}\b"),
+    ("gh", r"\bgh[pousr]_[A-Za-z0-9]{36,}\b"),
+    ("github_pat_", r"\bgithub_pat_[A-Za-z0-9_]{40,}\b"),
+    ("glpat-", r"\bglpat-[A-Za-z0-9_-]{20,}"),
+    ("xox", r"\bxox[abeoprs]-[A-Za-z0-9-]{10,}"),
+    ("sk-", r"\bsk-[A-Za-z0-9_-]{20,}"),
+    ("AIza", r"\bAIza[0-9A-Za-z_-]{35}"),
+    ("npm_", r"\bnpm_[A-Za-z0-9]{36}\b"),
+    ("eyJ", r"\beyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{5,}"),
 ];
+/// The same, in any case.
+const BEARER: &str = r"(?i)\bbearer\s+[A-Za-z0-9._~+/-]{16,}=*";
+/// Names of settings, which are followed by their value.
 const ASSIGNMENT: &str = r#"(?i)\b((?:[A-Za-z0-9_-]*[_-])?(?:api[_-]?key|secret|token|passwd|password|access[_-]?key)["']?\s*[:=]\s*["']?)([^\s"'`,;&]{8,})"#;
+
+/// Each name contains one of these, in any case.
+const ASSIGNED: [&str; 4] = ["key", "secret", "token", "passw"];
+
+/// Whether a text contains a part of any form.
+pub(super) fn may_have_secrets(text: &str) -> bool {
+    let lower = text.to_ascii_lowercase();
+    SECRETS.iter().any(|(part, _)| text.contains(part))
+        || ASSIGNED.iter().chain([&"bearer"]).any(|part| lower.contains(part))
+}
 
 /// `with` ("[redacted]").
 pub(super) fn redact(settings: &mut Settings) -> Result<Judge, String> {
     let with = settings.text("with", "[redacted]")?;
     let compile = |pattern: &str| Regex::new(pattern).map_err(|error| error.to_string());
-    let forms = SECRETS.iter().map(|pattern| compile(pattern)).collect::<Result<Vec<_>, _>>()?;
-    let assignment = compile(ASSIGNMENT)?;
+    let form = |(part, pattern): &(&'static str, &str)| Ok((*part, compile(pattern)?));
+    let forms = SECRETS.iter().map(form).collect::<Result<Vec<_>, String>>()?;
+    let (assignment, bearer) = (compile(ASSIGNMENT)?, compile(BEARER)?);
+    let (with, assigned) = (with.replace('$', "$$"), format!("${{1}}{}", with.replace('$', "$$")));
     let replace = move |text: &str| {
-        let mut found = assignment.replace_all(text, format!("${{1}}{}", with.replace('$', "$$")));
-        for form in &forms {
-            if form.is_match(&found) {
-                found = form.replace_all(&found, with.replace('$', "$$")).into_owned().into();
+        let mut found = Cow::Borrowed(text);
+        if !may_have_secrets(text) {
+            return None;
+        }
+        let lower = text.to_ascii_lowercase();
+        if ASSIGNED.iter().any(|part| lower.contains(part)) {
+            found = assignment.replace_all(text, &assigned).into_owned().into();
+        }
+        let is_there = |part: &str, form: &Regex, text: &str| text.contains(part) && form.is_match(text);
+        for (part, form) in &forms {
+            if is_there(part, form, &found) {
+                found = form.replace_all(&found, &with).into_owned().into();
             }
+        }
+        if lower.contains("bearer") {
+            found = bearer.replace_all(&found, &with).into_owned().into();
         }
         (found != text).then(|| found.into_owned())
     };
     Ok(Box::new(move |event| match event.point {
         Point::PostToolCall => without_secrets(event, &replace),
-        Point::PostModelInvoke => in_member(event, "text", &replace),
-        _ => in_member(event, "prompt", &replace),
+        Point::PostModelInvoke => in_members(event, &["text", "thinking"], &replace),
+        _ => in_members(event, &["prompt"], &replace),
     }))
 }
 
 /// Texts may also be in the structured form of a result.
 fn without_secrets(event: &Event, replace: &impl Fn(&str) -> Option<String>) -> Verdict {
-    fn walk(value: &mut Value, replace: &impl Fn(&str) -> Option<String>) -> bool {
+    fn walk(value: &mut Value, replace: &impl Fn(&str) -> Option<String>) {
         match value {
-            Value::String(text) => replace(text).map(|clean| *text = clean).is_some(),
-            Value::Array(items) => {
-                items.iter_mut().filter_map(|item| walk(item, replace).then_some(())).count() > 0
+            Value::String(text) => {
+                if let Some(clean) = replace(text) {
+                    *text = clean;
+                }
             }
-            Value::Object(members) => {
-                members.values_mut().filter_map(|item| walk(item, replace).then_some(())).count() > 0
-            }
+            Value::Array(items) => items.iter_mut().for_each(|item| walk(item, replace)),
+            Value::Object(members) => members.values_mut().for_each(|item| walk(item, replace)),
+            _ => {}
+        }
+    }
+    fn has_secret(value: &Value, replace: &impl Fn(&str) -> Option<String>) -> bool {
+        match value {
+            Value::String(text) => replace(text).is_some(),
+            Value::Array(items) => items.iter().any(|item| has_secret(item, replace)),
+            Value::Object(members) => members.values().any(|item| has_secret(item, replace)),
             _ => false,
         }
     }
-    let Some(mut result) = event.data.get("result").cloned() else { return Verdict::pass() };
-    if walk(&mut result, replace) { Verdict::change("result", result) } else { Verdict::pass() }
+    // Most results contain no secret, and are not copied.
+    let Some(result) = event.data.get("result").filter(|result| has_secret(result, replace)) else {
+        return Verdict::pass();
+    };
+    let mut result = result.clone();
+    walk(&mut result, replace);
+    Verdict::change("result", result)
 }
 
-fn in_member(event: &Event, key: &str, replace: &impl Fn(&str) -> Option<String>) -> Verdict {
-    let clean = event.text(key).and_then(replace);
-    clean.map_or_else(Verdict::pass, |text| Verdict::change(key, text.into()))
+fn in_members(event: &Event, keys: &[&str], replace: &impl Fn(&str) -> Option<String>) -> Verdict {
+    let clean = |key: &&str| Some(((*key).to_owned(), event.text(key).and_then(replace)?.into()));
+    Verdict { change: keys.iter().filter_map(clean).collect(), ..Verdict::pass() }
 }
 
-/// What a prompt without any text becomes.
+/// The replacement for a prompt without text.
 const EMPTY: &str = "[empty message]";
 
 #[expect(clippy::unnecessary_wraps, reason = "all hooks are made in the same way")]

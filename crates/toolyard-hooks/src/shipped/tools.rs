@@ -16,7 +16,7 @@ pub(super) fn git_noninteractive(settings: &mut Settings) -> Result<Judge, Strin
     Ok(Box::new(move |event| {
         let Some(arguments) = event.data.get("arguments") else { return Verdict::pass() };
         let Some(command) = arguments[&argument].as_str() else { return Verdict::pass() };
-        if !git.is_match(command) || command.contains("GIT_TERMINAL_PROMPT") {
+        if !command.contains("git") || !git.is_match(command) || command.contains("GIT_TERMINAL_PROMPT") {
             return Verdict::pass();
         }
         let mut arguments = arguments.clone();
@@ -54,7 +54,7 @@ pub(super) fn edit_recovery(_: &mut Settings) -> Result<Judge, String> {
     }))
 }
 
-/// What arguments that hold code are called.
+/// The names of arguments that hold code.
 const CODE: [&str; 5] = ["content", "new_string", "new_text", "code", "text"];
 
 /// `max_percent` (30), `min_lines` (5).

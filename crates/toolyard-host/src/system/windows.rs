@@ -3,7 +3,7 @@
 use std::io;
 use std::path::Path;
 
-/// With all above it.
+/// Creates a folder and those above it.
 pub(crate) fn create_folder(folder: &Path) -> io::Result<()> {
     std::fs::create_dir_all(folder)
 }

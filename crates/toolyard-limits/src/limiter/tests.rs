@@ -62,14 +62,14 @@ async fn a_client_with_one_call_does_not_wait_behind_all_calls_of_another() {
         let (limiter, order) = (limiter.clone(), order.clone());
         calls.spawn(async move {
             let _permit = limiter.acquire(&client(name), |_| {}).await.unwrap();
-            order.lock().unwrap().push(name);
+            order.lock().push(name);
             tokio::time::sleep(SECOND).await;
         });
         tokio::task::yield_now().await;
     }
     drop(held);
     calls.join_all().await;
-    assert_eq!(*order.lock().unwrap(), ["greedy", "modest", "greedy", "greedy", "greedy"]);
+    assert_eq!(*order.lock(), ["greedy", "modest", "greedy", "greedy", "greedy"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -99,12 +99,12 @@ async fn a_waiting_call_reports_its_place_every_second() {
     let reports = Arc::new(Mutex::new(Vec::new()));
     let (second, seen) = (limiter.clone(), reports.clone());
     calls.spawn(async move {
-        let _permit = second.acquire(&client("c"), |place| seen.lock().unwrap().push(place)).await;
+        let _permit = second.acquire(&client("c"), |place| seen.lock().push(place)).await;
     });
     tokio::time::sleep(Duration::from_millis(1500)).await;
     drop(held);
     tokio::time::sleep(SECOND).await;
-    assert_eq!(*reports.lock().unwrap(), [1, 1, 0]);
+    assert_eq!(*reports.lock(), [1, 1, 0]);
     ahead.abort();
     while calls.join_next().await.is_some() {}
     assert_eq!(limiter.usage(), Usage { running: 0, waiting: 0 });

@@ -1,11 +1,12 @@
-//! What a child writes on stderr: into our log under the upstream's name, bounded in length and rate, with
+//! A child's stderr: into our log under the upstream's name, bounded in length and rate, with
 //! the last lines kept to explain its end.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
+use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio_util::sync::CancellationToken;
 
@@ -29,19 +30,19 @@ static NEXT_LINE: AtomicU64 = AtomicU64::new(1);
 pub struct StderrLine {
     /// Grows from line to line, over all children.
     pub number: u64,
-    /// The number of the line before it of the same upstream, which may not be kept any more.
+    /// The number of the previous line of the same upstream, which may have been dropped already.
     pub before: u64,
     pub at: SystemTime,
     pub text: String,
 }
 
-/// What the processes of one upstream wrote lately, across restarts. Cheap to clone.
+/// The latest stderr lines of one upstream's processes, across restarts. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub struct StderrLog(Arc<Mutex<VecDeque<StderrLine>>>);
 
 impl StderrLog {
     fn push(&self, line: &str) {
-        let mut lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut lines = self.0.lock();
         let before = lines.back().map_or(0, |last| last.number);
         if lines.len() == LOG_LINES {
             lines.pop_front();
@@ -52,7 +53,7 @@ impl StderrLog {
 
     /// The newest last.
     pub fn lines(&self) -> Vec<StderrLine> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
+        self.0.lock().iter().cloned().collect()
     }
 }
 
@@ -80,7 +81,7 @@ impl Tail {
 
     fn push(&self, line: &str) {
         self.log.push(line);
-        let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut lines = self.lines.lock();
         if lines.len() == KEPT_LINES {
             lines.pop_front();
         }
@@ -90,7 +91,7 @@ impl Tail {
     /// The last lines of stderr, if there are any. Waits a little for what is still in the pipe.
     pub(crate) async fn text(&self, wait: Duration) -> Option<String> {
         let _ = tokio::time::timeout(wait, self.ended.cancelled()).await;
-        let lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        let lines = self.lines.lock();
         let text = lines.iter().map(String::as_str).collect::<Vec<_>>().join(" | ");
         Some(text).filter(|text| !text.is_empty())
     }
@@ -98,7 +99,7 @@ impl Tail {
 
 pub(crate) async fn read(name: Arc<str>, mut stderr: impl AsyncRead + Unpin, tail: Tail) {
     let _ended = tail.ended.clone().drop_guard();
-    let mut lines = Lines::default();
+    let mut lines = LineCutter::default();
     let mut gate = Gate::new(Instant::now());
     let mut chunk = vec![0; 8 * 1024];
     while let Ok(read @ 1..) = stderr.read(&mut chunk).await {
@@ -121,11 +122,11 @@ fn log(name: &str, line: &str, tail: &Tail, pass: Pass) {
 
 /// Cuts bytes into lines of bounded length.
 #[derive(Default)]
-struct Lines {
+struct LineCutter {
     line: Vec<u8>,
 }
 
-impl Lines {
+impl LineCutter {
     fn feed(&mut self, bytes: &[u8], mut each: impl FnMut(&str)) {
         for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
             let room = MAX_LINE - self.line.len();
@@ -188,7 +189,7 @@ mod tests {
 
     #[test]
     fn lines_are_cut_to_a_bound_however_they_come() {
-        let mut lines = Lines::default();
+        let mut lines = LineCutter::default();
         let mut got = Vec::new();
         for piece in [&b"one\ntw"[..], b"o\r\n\n", &[b'x'; 5000], b"yz\nlast"] {
             lines.feed(piece, |line| got.push(line.to_owned()));

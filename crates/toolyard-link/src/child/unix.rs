@@ -7,6 +7,7 @@ use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
+use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill, killpg};
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
@@ -15,7 +16,7 @@ use tokio::time::timeout;
 use super::{ChildSpec, PATIENCE};
 use ours::Ours;
 
-/// What to do about a program that may not be run.
+/// The hint about a program that may not be run.
 pub(super) const MAY_NOT_RUN: &str = "make it executable (chmod +x)";
 
 /// The pipe to a child's stdin, seen from outside. Must be dropped before the pipe can close, since it holds it open.
@@ -36,6 +37,7 @@ impl Input {
 pub(super) struct Held {
     hold: Hold,
     child: Child,
+    grace: Duration,
 }
 
 impl Held {
@@ -45,7 +47,7 @@ impl Held {
         }
         let (child, ours) = ours::spawn(&mut command(spec))?;
         let hold = if spec.guard.is_some() { Hold::Guard(Some(ours)) } else { Hold::Group(ours) };
-        Ok(Self { hold, child })
+        Ok(Self { hold, child, grace: spec.grace })
     }
 
     /// Our ends of its pipes, once.
@@ -70,9 +72,17 @@ impl Held {
         self.child.wait().await
     }
 
-    /// TERM at once, then KILL.
+    /// SIGTERM at once, and SIGKILL after its grace.
     pub(super) async fn terminate(&mut self) -> io::Result<ExitStatus> {
         self.hold.signal(Signal::SIGTERM);
+        if let Ok(status) = timeout(self.grace, self.child.wait()).await {
+            return status;
+        }
+        // A second TERM makes a guard kill everything below it; killed itself, it could not.
+        self.hold.signal(match self.hold {
+            Hold::Group(_) => Signal::SIGKILL,
+            Hold::Guard(_) => Signal::SIGTERM,
+        });
         if let Ok(status) = timeout(PATIENCE, self.child.wait()).await {
             return status;
         }
@@ -85,7 +95,7 @@ impl Held {
         self.child.id().unwrap_or_default()
     }
 
-    /// The child, or its guard, is gone: ends the orphans that it left to us.
+    /// The child, or its guard, has ended: stops the orphans that were reparented to us.
     pub(super) async fn let_go(self) {
         self.hold.let_go().await;
     }

@@ -15,8 +15,8 @@ use tokio::time::timeout;
 
 use super::{ChildSpec, PATIENCE};
 
-/// What to do about a program that may not be run.
-pub(super) const MAY_NOT_RUN: &str = "see that you may read and run it";
+/// The hint about a program that may not be run.
+pub(super) const MAY_NOT_RUN: &str = "check that you have read and execute permission";
 
 /// The pipe to a child's stdin. What the child has read of it is not known here.
 pub(crate) struct Input;
@@ -49,7 +49,7 @@ impl Held {
         Some((self.job.stdin().take()?, self.job.stdout().take()?, self.job.stderr().take()?))
     }
 
-    /// For the child itself. What it has left in the job would be waited for otherwise.
+    /// Waits for the child itself, and not for other processes that it has left in the job.
     pub(super) async fn wait(&mut self) -> io::Result<ExitStatus> {
         self.job.inner_mut().wait().await
     }

@@ -5,10 +5,10 @@ use http::HeaderMap;
 use http::header::CONTENT_TYPE;
 use http_body_util::BodyExt;
 
-use super::endpoint::root_cause;
-use super::wire::Arriving;
+use super::connections::Arriving;
+use super::upstream::root_cause;
 
-/// What kind of answer a response holds.
+/// The kind of answer that a response holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Content {
     Json,
@@ -17,14 +17,15 @@ pub(crate) enum Content {
 }
 
 pub(crate) fn content(headers: &HeaderMap) -> Content {
-    let is = |value: &[u8], kind: &[u8]| {
-        value.get(..kind.len()).is_some_and(|start| start.eq_ignore_ascii_case(kind))
-    };
     match headers.get(CONTENT_TYPE).map(http::HeaderValue::as_bytes) {
-        Some(value) if is(value, b"application/json") => Content::Json,
-        Some(value) if is(value, b"text/event-stream") => Content::Events,
+        Some(value) if is_of_kind(value, b"application/json") => Content::Json,
+        Some(value) if is_of_kind(value, b"text/event-stream") => Content::Events,
         _ => Content::Other,
     }
+}
+
+fn is_of_kind(content_type: &[u8], kind: &[u8]) -> bool {
+    content_type.get(..kind.len()).is_some_and(|start| start.eq_ignore_ascii_case(kind))
 }
 
 /// Why a body could not be read whole.

@@ -1,49 +1,57 @@
-//! A link to a modern upstream over HTTP: one POST per call, nothing shared between calls but the pool.
-//! Where the client can take it, the upstream's body passes through untouched.
+//! A link to a modern upstream over HTTP: one POST per call. Calls share only the connection pool. If the client can
+//! receive it, the upstream's body is passed on unchanged.
+
+mod read;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
+use futures_util::TryFutureExt;
+use futures_util::future::Either;
 use http::header::HeaderValue;
-use http::{HeaderMap, Method as HttpMethod, Response, StatusCode};
+use http::{HeaderMap, Method as HttpMethod, Request, Response, StatusCode, Uri};
+use http_body::Body as _;
+use http_body_util::{BodyExt as _, Full};
 use toolyard_model::{
     Answer, AnswerBody, BoxFuture, Greeting, Link, LinkRequest, Origin, Peer, Principal, Scope,
 };
-use toolyard_proto::codec::MAX_MESSAGE;
-use toolyard_proto::modern::{SUBSCRIPTION_ID, encode_header, name_in};
-use toolyard_proto::{
-    CallError, Id, Message, Method, Notification, Raw, RequestMessage, Response as RpcResponse, Revision,
-};
+use toolyard_proto::message::{leading_id, nests_too_deep};
+use toolyard_proto::modern::{encode_header, name_in};
+use toolyard_proto::{CallError, Id, Message, Method, Notification, RequestMessage, Revision};
 
-use super::body::{Content, ReadError, content, read_whole};
-use super::endpoint::{Endpoint, METHOD, NAME, PROTOCOL_VERSION};
-use super::refusal::Refusal;
-use super::sse::EventStream;
-use super::wire::Arriving;
+use super::body::{Content, content};
+use super::connections::Arriving;
+use super::credentials::Parts;
+use super::refusal::HttpRefusal;
+use super::upstream::{HttpUpstream, METHOD, NAME, PROTOCOL_VERSION, root_cause, target};
 use super::{relayed, spare};
 use crate::events::Events;
 use crate::own::own_hop;
+pub(crate) use read::{AnswerReader, is_same_id};
+
+/// Up to this size a JSON answer is read whole before any part of it is passed on.
+const WHOLE: usize = 64 * 1024;
 
 /// A link to a modern HTTP upstream.
 pub struct HttpLink {
     greeting: Greeting,
-    caller: Arc<Caller>,
+    caller: Arc<ModernCaller>,
     events: Events,
     scope: Scope,
-    /// The link is closed; calls under way continue.
+    /// The link is released; calls in flight continue.
     let_go: AtomicBool,
 }
 
 impl HttpLink {
-    pub(crate) fn new(greeting: Greeting, caller: Caller, events: Events, scope: Scope) -> Self {
+    pub(crate) fn new(greeting: Greeting, caller: ModernCaller, events: Events, scope: Scope) -> Self {
         Self { greeting, caller: Arc::new(caller), events, scope, let_go: AtomicBool::new(false) }
     }
 }
 
 impl std::fmt::Debug for HttpLink {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("HttpLink").field("upstream", &self.caller.endpoint.name).finish_non_exhaustive()
+        f.debug_struct("HttpLink").field("upstream", &self.caller.upstream.name).finish_non_exhaustive()
     }
 }
 
@@ -63,13 +71,14 @@ impl Link for HttpLink {
     fn let_go(&self) -> BoxFuture<()> {
         self.let_go.store(true, Ordering::Relaxed);
         let (events, reason) =
-            (self.events.clone(), self.caller.endpoint.reason("was released by the gateway"));
+            (self.events.clone(), self.caller.upstream.reason("was released by the gateway"));
         Box::pin(async move { events.closed_soon(reason).await })
     }
 
     fn close(&self) -> BoxFuture<()> {
-        let (events, scope) = (self.events.clone(), self.scope.clone());
-        let reason = self.caller.endpoint.reason("was closed by the gateway");
+        let events = self.events.clone();
+        let scope = self.scope.clone();
+        let reason = self.caller.upstream.reason("was closed by the gateway");
         Box::pin(async move {
             events.closed_soon(reason).await;
             scope.cancel();
@@ -86,58 +95,60 @@ impl Drop for HttpLink {
 }
 
 /// Posts requests of the modern form.
-pub(crate) struct Caller {
-    pub(crate) endpoint: Arc<Endpoint>,
+pub(crate) struct ModernCaller {
+    pub(crate) upstream: Arc<HttpUpstream>,
     headers: HeaderMap,
-    /// The same with the method of a tool call, the most frequent one, and room for the name.
+    /// Like `headers`, with `tools/call` preset and room for the tool name.
     call_headers: HeaderMap,
 }
 
-impl Caller {
-    pub(crate) fn new(endpoint: Arc<Endpoint>) -> Self {
-        let mut headers = endpoint.post_headers();
+impl ModernCaller {
+    pub(crate) fn new(upstream: Arc<HttpUpstream>) -> Self {
+        let mut headers = upstream.post_headers();
         headers.insert(PROTOCOL_VERSION, HeaderValue::from_static(Revision::NEWEST.as_str()));
         let mut call_headers = headers.clone();
         call_headers.insert(METHOD, HeaderValue::from_static("tools/call"));
-        Self { endpoint, headers, call_headers }
+        Self { upstream, headers, call_headers }
     }
 
     /// The request's data is dropped before the wait begins, and rare cases are boxed: a
     /// small future is cheap to make and to move.
     fn call(self: Arc<Self>, request: LinkRequest, peer: Peer) -> impl Future<Output = Answer> {
-        let (relay, listens) = (request.relay, request.method == Method::LISTEN);
-        let (id, is_call) = (request.id.clone(), request.method == Method::TOOLS_CALL);
+        let relay = request.relay;
+        let listens = request.method == Method::LISTEN;
+        let is_call = request.method == Method::TOOLS_CALL;
+        let id = request.id.clone();
         let principal = self.principal_of(&request);
         let client = relayed::Client::of(&request);
         let (headers, body) = self.render(request);
         async move {
-            let sent = self.endpoint.send(principal.as_ref(), HttpMethod::POST, headers, body);
+            let sent = self.upstream.send(principal.as_ref(), HttpMethod::POST, headers, body);
             let response = sent.await?;
-            // What the answer states about it is put into a whole answer.
+            // A note about the second credential is added to the answer, so the answer must be read whole.
             let is_spared = is_call && spare::is_marked(&response);
             let relay = relay && !is_spared;
             match content(response.headers()) {
                 _ if response.status() != StatusCode::OK => {
-                    let refusal = Box::pin(Refusal::read(response)).await;
-                    Err(own_hop(refusal.to_call_error(&self.endpoint)))
+                    let refusal = Box::pin(HttpRefusal::read(response)).await;
+                    Err(own_hop(refusal.to_call_error(&self.upstream)))
                 }
                 Content::Json if relay => {
                     let body = response.into_body();
-                    Box::pin(relayed::json(self.endpoint.clone(), id, body)).await
+                    Box::pin(relay_json(self.upstream.clone(), id, body)).await
                 }
                 Content::Events if relay => {
-                    Ok(relayed::events(self.endpoint.clone(), id, client, response.into_body()))
+                    Ok(relayed::events(self.upstream.clone(), id, client, response.into_body()))
                 }
                 _ => {
-                    let reader = Reader {
-                        endpoint: &self.endpoint,
+                    let reader = AnswerReader {
+                        upstream: &self.upstream,
                         peer: &peer,
                         listens,
                         id: Some(&id),
                         client: Some(&client),
                     };
                     let result = Box::pin(reader.read(response)).await.map_err(own_hop)?;
-                    let result = if is_spared { spare::stated(&result, &self.endpoint.name) } else { result };
+                    let result = if is_spared { spare::stated(&result, &self.upstream.name) } else { result };
                     Ok(AnswerBody::Whole(result, Revision::NEWEST))
                 }
             }
@@ -147,12 +158,12 @@ impl Caller {
     pub(crate) async fn post(&self, request: LinkRequest) -> Result<Response<Arriving>, CallError> {
         let principal = self.principal_of(&request);
         let (headers, body) = self.render(request);
-        self.endpoint.send(principal.as_ref(), HttpMethod::POST, headers, body).await
+        self.upstream.send(principal.as_ref(), HttpMethod::POST, headers, body).await
     }
 
     /// The principal whose credentials the request carries, if it carries any.
     fn principal_of(&self, request: &LinkRequest) -> Option<Principal> {
-        self.endpoint.is_guarded().then(|| request.origin.principal.clone())
+        self.upstream.is_guarded().then(|| request.origin.principal.clone())
     }
 
     fn render(&self, request: LinkRequest) -> (HeaderMap, Bytes) {
@@ -186,88 +197,110 @@ impl Caller {
     }
 }
 
-/// Reads an answer whole; notifications on the way go to `peer`.
-pub(crate) struct Reader<'a> {
-    pub(crate) endpoint: &'a Endpoint,
-    pub(crate) peer: &'a Peer,
-    pub(crate) listens: bool,
-    /// The request whose answer is waited for; any answer counts if this is `None`.
-    pub(crate) id: Option<&'a Id>,
-    /// The client that it is read for, if there is one.
-    pub(crate) client: Option<&'a relayed::Client>,
+/// Returns a JSON answer to a call: whole if it is small, otherwise as a stream. The id of a large answer is checked only
+/// if it comes before the result.
+async fn relay_json(upstream: Arc<HttpUpstream>, id: Id, mut body: Arriving) -> Answer {
+    let mut first = Bytes::new();
+    let mut more = BytesMut::new();
+    while first.len() + more.len() <= WHOLE {
+        let Some(frame) = body.frame().await else {
+            return parse_whole(&upstream, &id, &joined(first, &more));
+        };
+        let frame = frame.map_err(|error| upstream.lost(&root_cause(&error)))?;
+        let Ok(data) = frame.into_data() else { continue };
+        if first.is_empty() {
+            first = data;
+        } else {
+            more.extend_from_slice(&data);
+        }
+        if body.is_end_stream() {
+            return parse_whole(&upstream, &id, &joined(first, &more));
+        }
+    }
+    let start = joined(first, &more);
+    if leading_id(&start).is_some_and(|found| !is_same_id(&found, &id)) {
+        return Err(upstream.bad_answer("it answered another request"));
+    }
+    Ok(relayed::large_json(upstream, start, body))
 }
 
-impl Reader<'_> {
-    pub(crate) async fn read(&self, response: Response<Arriving>) -> Result<Raw, CallError> {
-        match content(response.headers()) {
-            Content::Json => self.read_json(response.into_body()).await,
-            Content::Events => self.read_events(response.into_body()).await,
-            Content::Other => Err(self.endpoint.not_mcp(response.headers())),
+fn joined(first: Bytes, more: &BytesMut) -> Bytes {
+    if more.is_empty() {
+        return first;
+    }
+    let mut whole = BytesMut::with_capacity(first.len() + more.len());
+    whole.extend_from_slice(&first);
+    whole.extend_from_slice(more);
+    whole.freeze()
+}
+
+fn parse_whole(upstream: &HttpUpstream, id: &Id, body: &Bytes) -> Answer {
+    if nests_too_deep(body) {
+        return Err(upstream.bad_answer(relayed::TOO_DEEP));
+    }
+    match Message::parse(body) {
+        Ok(Message::Response(response)) if response.id.as_ref().is_none_or(|found| is_same_id(found, id)) => {
+            let result = response.outcome.map_err(|error| CallError::reported(error).at(&upstream.name));
+            Ok(AnswerBody::Whole(result.map_err(own_hop)?, Revision::NEWEST))
         }
-    }
-
-    async fn read_json(&self, body: Arriving) -> Result<Raw, CallError> {
-        let body = read_whole(body, MAX_MESSAGE).await.map_err(|error| match error {
-            ReadError::Broken(cause) => self.endpoint.lost(&cause),
-            ReadError::TooLarge => self.endpoint.too_large(),
-        })?;
-        match Message::parse(&body) {
-            Ok(Message::Response(response)) if self.is_answered_by(&response) => {
-                self.settle(response.outcome)
-            }
-            Ok(Message::Response(_)) => Err(self.endpoint.bad_answer("it answered another request")),
-            Ok(_) => Err(self.endpoint.bad_answer("its answer is not a response")),
-            Err(error) => Err(self.endpoint.bad_answer(&error.message)),
-        }
-    }
-
-    async fn read_events(&self, body: Arriving) -> Result<Raw, CallError> {
-        let mut events = EventStream::new(body);
-        while let Some(event) = events.next().await.map_err(|cause| self.endpoint.lost(&cause))? {
-            match Message::parse(&event.data) {
-                Ok(Message::Response(response)) if self.is_answered_by(&response) => {
-                    return self.settle(response.outcome);
-                }
-                Ok(Message::Notification(notification)) if self.may_pass(&notification) => {
-                    self.peer.notify(plain(notification, self.listens));
-                }
-                Ok(Message::Notification(_)) => self.peer.alive(),
-                Err(error) if error.is_answer => return Err(self.endpoint.bad_answer(&error.message)),
-                // The answer to another request. A modern server sends no requests; without data it is no message at all.
-                Ok(Message::Response(_) | Message::Request(_)) | Err(_) => {}
-            }
-        }
-        Err(self.endpoint.lost("the stream ended before the answer"))
-    }
-
-    /// Log messages are filtered nearer to the client, which may set its level during the call.
-    fn may_pass(&self, notification: &Notification) -> bool {
-        let wants = |client: &relayed::Client| client.wants_progress;
-        notification.method != Method::PROGRESS || self.client.is_none_or(wants)
-    }
-
-    /// The id as it was sent, or in another spelling of the same string; an error may come without an id.
-    fn is_answered_by(&self, response: &RpcResponse) -> bool {
-        let (Some(wanted), Some(id)) = (self.id, &response.id) else { return true };
-        is_same_id(id, wanted)
-    }
-
-    fn settle(&self, outcome: Result<Raw, Raw>) -> Result<Raw, CallError> {
-        outcome.map_err(|error| CallError::reported(error).at(&self.endpoint.name))
+        Ok(Message::Response(_)) => Err(upstream.bad_answer("it answered another request")),
+        Ok(_) => Err(upstream.bad_answer("its answer is not a response")),
+        Err(error) => Err(upstream.bad_answer(&error.message)),
     }
 }
 
-/// Whether two ids are the same, however their string is spelled.
-pub(super) fn is_same_id(found: &Id, wanted: &Id) -> bool {
-    found == wanted || {
-        let text = found.as_raw().as_string();
-        text.is_some() && text == wanted.as_raw().as_string()
+impl HttpUpstream {
+    /// Sends a request of `principal`, or of the gateway itself.
+    pub(crate) fn send(
+        &self,
+        principal: Option<&Principal>,
+        method: HttpMethod,
+        headers: HeaderMap,
+        body: Bytes,
+    ) -> impl Future<Output = Result<Response<Arriving>, CallError>> + use<'_> {
+        self.dispatch(principal, self.target.clone(), method, headers, body)
     }
-}
 
-/// What a listen receives, without the subscription id: the client's own subscription has another.
-fn plain(notification: Notification, listens: bool) -> Notification {
-    let Notification { method, params } = notification;
-    let strip = |params: Raw| if listens { params.without_in("_meta", &[SUBSCRIPTION_ID]) } else { params };
-    Notification { method, params: params.map(strip) }
+    /// Sends a request to another address of the same server.
+    pub(crate) fn send_to(
+        &self,
+        url: &Uri,
+        method: HttpMethod,
+        headers: HeaderMap,
+        body: Bytes,
+    ) -> impl Future<Output = Result<Response<Arriving>, CallError>> {
+        self.dispatch(None, target(url), method, headers, body)
+    }
+
+    /// Sends a request at once, or with the credentials that it needs.
+    fn dispatch(
+        &self,
+        principal: Option<&Principal>,
+        target: Uri,
+        method: HttpMethod,
+        headers: HeaderMap,
+        body: Bytes,
+    ) -> impl Future<Output = Result<Response<Arriving>, CallError>> + use<'_> {
+        let authorize = self.authorize.as_ref().filter(|_| self.is_guarded());
+        if authorize.is_none() && self.spare.is_none() {
+            return Either::Left(self.send_plain(target, method, headers, body));
+        }
+        let request = Parts { target, method, headers, body };
+        Either::Right(Box::pin(self.with_spare(authorize, principal.cloned(), request)))
+    }
+
+    /// Sends a request as it is.
+    pub(super) fn send_plain(
+        &self,
+        target: Uri,
+        method: HttpMethod,
+        headers: HeaderMap,
+        body: Bytes,
+    ) -> impl Future<Output = Result<Response<Arriving>, CallError>> + use<'_> {
+        let mut request = Request::new(Full::new(body));
+        *request.method_mut() = method;
+        *request.uri_mut() = target;
+        *request.headers_mut() = headers;
+        self.pool.send(request).map_err(|error| self.failed(&error))
+    }
 }

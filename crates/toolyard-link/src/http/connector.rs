@@ -31,9 +31,12 @@ pub trait Dial: fmt::Debug + Send + Sync + 'static {
     fn dial(&self) -> BoxFuture<io::Result<Box<dyn Duplex>>>;
 }
 
-#[expect(clippy::large_enum_variant, reason = "the usual one is not boxed: every call reads through it")]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "the one that most calls use is not boxed: every call reads through it"
+)]
 pub(crate) enum Stream {
-    Usual(MaybeHttpsStream<TokioIo<TcpStream>>),
+    TcpOrTls(MaybeHttpsStream<TokioIo<TcpStream>>),
     Dialled(TokioIo<Box<dyn Duplex>>),
 }
 
@@ -44,7 +47,7 @@ impl Read for Stream {
         buffer: ReadBufCursor<'_>,
     ) -> Poll<io::Result<()>> {
         match self.get_mut() {
-            Self::Usual(stream) => Pin::new(stream).poll_read(cx, buffer),
+            Self::TcpOrTls(stream) => Pin::new(stream).poll_read(cx, buffer),
             Self::Dialled(stream) => Pin::new(stream).poll_read(cx, buffer),
         }
     }
@@ -53,21 +56,21 @@ impl Read for Stream {
 impl Write for Stream {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         match self.get_mut() {
-            Self::Usual(stream) => Pin::new(stream).poll_write(cx, bytes),
+            Self::TcpOrTls(stream) => Pin::new(stream).poll_write(cx, bytes),
             Self::Dialled(stream) => Pin::new(stream).poll_write(cx, bytes),
         }
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self.get_mut() {
-            Self::Usual(stream) => Pin::new(stream).poll_flush(cx),
+            Self::TcpOrTls(stream) => Pin::new(stream).poll_flush(cx),
             Self::Dialled(stream) => Pin::new(stream).poll_flush(cx),
         }
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self.get_mut() {
-            Self::Usual(stream) => Pin::new(stream).poll_shutdown(cx),
+            Self::TcpOrTls(stream) => Pin::new(stream).poll_shutdown(cx),
             Self::Dialled(stream) => Pin::new(stream).poll_shutdown(cx),
         }
     }
@@ -78,14 +81,14 @@ impl Write for Stream {
         pieces: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         match self.get_mut() {
-            Self::Usual(stream) => Pin::new(stream).poll_write_vectored(cx, pieces),
+            Self::TcpOrTls(stream) => Pin::new(stream).poll_write_vectored(cx, pieces),
             Self::Dialled(stream) => Pin::new(stream).poll_write_vectored(cx, pieces),
         }
     }
 
     fn is_write_vectored(&self) -> bool {
         match self {
-            Self::Usual(stream) => stream.is_write_vectored(),
+            Self::TcpOrTls(stream) => stream.is_write_vectored(),
             Self::Dialled(stream) => stream.is_write_vectored(),
         }
     }
@@ -111,11 +114,11 @@ impl Way {
         match self {
             Self::Plain(mut tcp) => {
                 poll_fn(|cx| tcp.poll_ready(cx)).await?;
-                Ok(Stream::Usual(MaybeHttpsStream::Http(tcp.call(url).await?)))
+                Ok(Stream::TcpOrTls(MaybeHttpsStream::Http(tcp.call(url).await?)))
             }
             Self::Tls(mut tls) => {
                 poll_fn(|cx| tls.poll_ready(cx)).await?;
-                tls.call(url).await.map(Stream::Usual)
+                tls.call(url).await.map(Stream::TcpOrTls)
             }
             Self::Own(dial) => Ok(Stream::Dialled(TokioIo::new(dial.dial().await?))),
         }

@@ -2,13 +2,14 @@
 //! is posted to an address that is in the stream's first event. The link sees a stream of lines like any other.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use futures_util::StreamExt;
 use futures_util::stream::unfold;
 use http::{HeaderMap, Method as HttpMethod, Response, StatusCode, Uri};
+use parking_lot::{Mutex, MutexGuard};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 use tokio::sync::{Semaphore, mpsc};
 use tokio::time::timeout;
@@ -21,10 +22,10 @@ use toolyard_proto::{
 };
 
 use super::body::{Content, content};
-use super::endpoint::Endpoint;
-use super::refusal::Refusal;
+use super::connections::Arriving;
+use super::refusal::HttpRefusal;
 use super::sse::EventStream;
-use super::wire::Arriving;
+use super::upstream::HttpUpstream;
 
 /// How much may wait between the link and the wire, each way.
 const BUFFER: usize = 64 * 1024;
@@ -40,52 +41,52 @@ const ERRAND: Duration = Duration::from_secs(5);
 /// Why there is no stream.
 pub(crate) enum SseError {
     Call(CallError),
-    Refused(Box<Refusal>),
+    Refused(Box<HttpRefusal>),
     /// The server answers, but does not speak this transport.
     Other(Reason),
 }
 
 /// Opens the stream and waits for the address to post to. The lines live in `scope`.
-pub(crate) async fn open(endpoint: Arc<Endpoint>, scope: &Scope) -> Result<Lines, SseError> {
-    let sent = endpoint.send(None, HttpMethod::GET, endpoint.get_headers(), Bytes::new()).await;
+pub(crate) async fn open(upstream: Arc<HttpUpstream>, scope: &Scope) -> Result<Lines, SseError> {
+    let sent = upstream.send(None, HttpMethod::GET, upstream.get_headers(), Bytes::new()).await;
     let response = sent.map_err(SseError::Call)?;
     if response.status() != StatusCode::OK {
-        return Err(SseError::Refused(Box::new(Refusal::read(response).await)));
+        return Err(SseError::Refused(Box::new(HttpRefusal::read(response).await)));
     }
     if content(response.headers()) != Content::Events {
-        return Err(SseError::Other(not_http_sse(&endpoint, response.headers())));
+        return Err(SseError::Other(not_http_sse(&upstream, response.headers())));
     }
     let mut events = EventStream::new(response.into_body());
-    let url = address(&endpoint, &mut events).await?;
+    let url = address(&upstream, &mut events).await?;
     let (reader, from_server) = duplex(BUFFER);
     let (writer, to_server) = duplex(BUFFER);
-    scope.spawn(run(Conversation::new(endpoint, url), events, from_server, to_server));
+    scope.spawn(run(SseConversation::new(upstream, url), events, from_server, to_server));
     Ok((reader, writer))
 }
 
-fn not_http_sse(endpoint: &Endpoint, headers: &HeaderMap) -> Reason {
-    endpoint.not_mcp(headers).reason
+fn not_http_sse(upstream: &HttpUpstream, headers: &HeaderMap) -> Reason {
+    upstream.not_mcp(headers).reason
 }
 
-/// What the server sends, and where to write to it.
+/// The stream of the server's messages, and the stream of messages to it.
 type Lines = (DuplexStream, DuplexStream);
 
 /// The address to post to, from the first event. Messages with our credentials go to the same server only.
-async fn address(endpoint: &Endpoint, events: &mut EventStream) -> Result<Uri, SseError> {
+async fn address(upstream: &HttpUpstream, events: &mut EventStream) -> Result<Uri, SseError> {
     loop {
-        let event = events.next().await.map_err(|cause| SseError::Call(endpoint.lost(&cause)))?;
+        let event = events.next().await.map_err(|cause| SseError::Call(upstream.lost(&cause)))?;
         let Some(event) = event else {
             return Err(SseError::Other(
-                endpoint.reason("ended its event stream before it named an address"),
+                upstream.reason("ended its event stream before it named an address"),
             ));
         };
         if event.name == "endpoint" {
             let text = String::from_utf8_lossy(&event.data);
-            return resolve(endpoint.url(), text.trim()).map_err(|why| SseError::Other(endpoint.reason(why)));
+            return resolve(upstream.url(), text.trim()).map_err(|why| SseError::Other(upstream.reason(why)));
         }
         if !event.data.is_empty() {
             return Err(SseError::Other(
-                endpoint.reason("sent an event stream that does not begin with an address"),
+                upstream.reason("sent an event stream that does not begin with an address"),
             ));
         }
     }
@@ -106,7 +107,7 @@ fn resolve(base: &Uri, text: &str) -> Result<Uri, String> {
         return if origin_of(&url) == origin_of(base) {
             Ok(url)
         } else {
-            Err("wants messages posted to another server, which is not allowed".into())
+            Err("names another server as the address for messages, which is not allowed".into())
         };
     }
     let path = base.path();
@@ -125,8 +126,8 @@ fn origin_of(url: &Uri) -> (Option<&str>, Option<String>, u16) {
     (url.scheme_str(), host, url.port_u16().unwrap_or(port))
 }
 
-struct Conversation {
-    endpoint: Arc<Endpoint>,
+struct SseConversation {
+    upstream: Arc<HttpUpstream>,
     url: Uri,
     places: Semaphore,
     /// The requests that are being posted or are waiting to be. A cancelled request ends its post.
@@ -134,7 +135,7 @@ struct Conversation {
 }
 
 /// A request to be posted.
-struct Asked {
+struct PendingPost {
     id: Id,
     line: Bytes,
     withdrawn: CancellationToken,
@@ -142,7 +143,7 @@ struct Asked {
 
 /// Both directions end together, and with them the connection.
 async fn run(
-    conversation: Conversation,
+    conversation: SseConversation,
     events: EventStream,
     from_server: DuplexStream,
     to_server: DuplexStream,
@@ -178,16 +179,16 @@ async fn write_lines(
     }
 }
 
-impl Conversation {
-    fn new(endpoint: Arc<Endpoint>, url: Uri) -> Self {
-        Self { endpoint, url, places: Semaphore::new(POSTS), under_way: Mutex::default() }
+impl SseConversation {
+    fn new(upstream: Arc<HttpUpstream>, url: Uri) -> Self {
+        Self { upstream, url, places: Semaphore::new(POSTS), under_way: Mutex::default() }
     }
 
     /// Posts line by line. Requests may overtake each other; messages without an answer stay in order.
     async fn post_lines(
         &self,
         mut to_server: DuplexStream,
-        requests: mpsc::Sender<Asked>,
+        requests: mpsc::Sender<PendingPost>,
         failed: mpsc::Sender<Bytes>,
     ) {
         let mut lines = LineDecoder::new(MAX_MESSAGE);
@@ -205,12 +206,12 @@ impl Conversation {
         }
     }
 
-    async fn take(&self, line: Bytes, requests: &mpsc::Sender<Asked>, failed: &mpsc::Sender<Bytes>) {
+    async fn take(&self, line: Bytes, requests: &mpsc::Sender<PendingPost>, failed: &mpsc::Sender<Bytes>) {
         let message = Message::parse(&line);
         if let Ok(Message::Request(RequestMessage { id, .. })) = message {
             let withdrawn = CancellationToken::new();
             self.under_way().insert(id.clone(), withdrawn.clone());
-            if requests.try_send(Asked { id: id.clone(), line, withdrawn }).is_err() {
+            if requests.try_send(PendingPost { id: id.clone(), line, withdrawn }).is_err() {
                 self.fail(id, &self.no_room(), failed).await;
             }
             return;
@@ -229,13 +230,13 @@ impl Conversation {
         withdrawn.inspect(CancellationToken::cancel);
     }
 
-    async fn post_requests(&self, asked: mpsc::Receiver<Asked>, failed: mpsc::Sender<Bytes>) {
+    async fn post_requests(&self, asked: mpsc::Receiver<PendingPost>, failed: mpsc::Sender<Bytes>) {
         let asked = unfold(asked, async |mut asked| asked.recv().await.map(|next| (next, asked)));
         asked.for_each_concurrent(WAITING, async |asked| self.request(asked, &failed).await).await;
     }
 
     /// A request that is not accepted fails at once, instead of waiting for its timeout.
-    async fn request(&self, Asked { id, line, withdrawn }: Asked, failed: &mpsc::Sender<Bytes>) {
+    async fn request(&self, PendingPost { id, line, withdrawn }: PendingPost, failed: &mpsc::Sender<Bytes>) {
         match withdrawn.run_until_cancelled(self.post_in_turn(line)).await {
             None => {}
             Some(Ok(())) => drop(self.under_way().remove(&id)),
@@ -250,7 +251,7 @@ impl Conversation {
         if response.status().is_success() {
             return Ok(());
         }
-        Err(Refusal::read(response).await.to_call_error(&self.endpoint))
+        Err(HttpRefusal::read(response).await.to_call_error(&self.upstream))
     }
 
     async fn fail(&self, id: Id, error: &CallError, failed: &mpsc::Sender<Bytes>) {
@@ -260,18 +261,18 @@ impl Conversation {
     }
 
     fn no_room(&self) -> CallError {
-        let name = &self.endpoint.name;
-        let reason = self.endpoint.reason("takes no more messages");
-        CallError::limit(reason.because(format!("{POSTS} are being sent to it"))).at(name)
+        let name = &self.upstream.name;
+        let reason = self.upstream.reason("takes no more messages");
+        CallError::limit(reason.because(format!("{POSTS} requests to it are unanswered"))).at(name)
     }
 
     fn under_way(&self) -> MutexGuard<'_, HashMap<Id, CancellationToken>> {
-        self.under_way.lock().unwrap_or_else(PoisonError::into_inner)
+        self.under_way.lock()
     }
 
     async fn post(&self, line: Bytes) -> Result<Response<Arriving>, CallError> {
-        let headers = self.endpoint.post_headers();
-        self.endpoint.send_to(&self.url, HttpMethod::POST, headers, line).await
+        let headers = self.upstream.post_headers();
+        self.upstream.send_to(&self.url, HttpMethod::POST, headers, line).await
     }
 }
 
@@ -292,10 +293,10 @@ mod tests {
         check("messages?s=1", "https://a.example/old/messages?s=1");
         check("https://A.example:443/m", "https://A.example:443/m");
         check("//a.example/m", "https://a.example/m");
-        check("https://b.example/m", "wants messages posted to another server");
-        check("http://a.example/m", "wants messages posted to another server");
-        check("https://a.example:8443/m", "wants messages posted to another server");
-        check("//b.example/m", "wants messages posted to another server");
+        check("https://b.example/m", "names another server as the address for messages");
+        check("http://a.example/m", "names another server as the address for messages");
+        check("https://a.example:8443/m", "names another server as the address for messages");
+        check("//b.example/m", "names another server as the address for messages");
         check("", "named an invalid address");
     }
 }

@@ -75,7 +75,9 @@ impl Link for LegacyLink {
     }
 
     fn unsubscribe(&self, origin: &Arc<Origin>, uri: &str) -> BoxFuture<()> {
-        let (pool, origin, uri) = (self.pool.clone(), origin.clone(), uri.to_owned());
+        let pool = self.pool.clone();
+        let origin = origin.clone();
+        let uri = uri.to_owned();
         Box::pin(async move { pool.unsubscribe(&origin, &uri).await })
     }
 
@@ -106,6 +108,7 @@ async fn call(pool: &Arc<Pool>, request: &LinkRequest, peer: &Peer) -> Answer {
     if matches!(outcome, Err(Failed::SessionLost)) {
         pool.discard(&session);
         session = pool.session(&request.origin).await?;
+        pool.session_was_lost(&session);
         outcome = session.call(request, peer).await;
     }
     if outcome.is_ok() && request.method == Method::RESOURCES_SUBSCRIBE {

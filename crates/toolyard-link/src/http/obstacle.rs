@@ -1,4 +1,4 @@
-//! What keeps a connection from being opened, as far as the errors of the system and of TLS show it.
+//! The reasons why a connection cannot be opened, as far as the errors of the system and of TLS show it.
 
 use std::error::Error;
 use std::io::{self, ErrorKind};
@@ -6,7 +6,7 @@ use std::io::{self, ErrorKind};
 use rustls::{CertificateError, InvalidMessage};
 use toolyard_proto::Reason;
 
-use super::endpoint::root_cause;
+use super::upstream::root_cause;
 
 /// Why no connection could be opened.
 #[derive(Debug, PartialEq, Eq)]
@@ -40,7 +40,7 @@ impl Obstacle {
         Self::Unreachable(root_cause(error))
     }
 
-    /// What it means for an upstream of this name and address.
+    /// The reason for an upstream of this name and address.
     pub(crate) fn reason(&self, name: &str, url: &str) -> Reason {
         match self {
             Self::Refused(cause) | Self::Unreachable(cause) => {

@@ -18,16 +18,16 @@ thread_local! {
 
 /// Wakes the caller that polled last.
 pub(super) struct QuietWaker {
-    caller: Arc<Caller>,
+    caller: Arc<CallerWaker>,
     waker: Waker,
 }
 
 #[derive(Default)]
-struct Caller(AtomicWaker);
+struct CallerWaker(AtomicWaker);
 
 impl QuietWaker {
     pub(super) fn new() -> Self {
-        let caller = Arc::<Caller>::default();
+        let caller = Arc::<CallerWaker>::default();
         Self { waker: Waker::from(caller.clone()), caller }
     }
 
@@ -43,7 +43,7 @@ impl QuietWaker {
     }
 }
 
-impl Wake for Caller {
+impl Wake for CallerWaker {
     fn wake(self: Arc<Self>) {
         self.wake_by_ref();
     }

@@ -1,15 +1,15 @@
-//! What an HTTP status that is not an answer means.
+//! The meaning of an HTTP status that is not an answer.
 
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{HeaderValue, LOCATION, RETRY_AFTER, WWW_AUTHENTICATE};
+use http::header::{HeaderValue, LOCATION, WWW_AUTHENTICATE};
 use http::{HeaderMap, Response, StatusCode};
 use toolyard_proto::{CallError, Message, Raw, Reason, Retry};
 
 use super::body::read_whole;
-use super::endpoint::{CHECK_PATH, Endpoint};
-use super::wire::Arriving;
+use super::connections::Arriving;
+use super::upstream::{CHECK_PATH, HttpUpstream};
 
 /// A refusal's body beyond this is not read.
 const MAX_BODY: usize = 1024 * 1024;
@@ -17,7 +17,7 @@ const MAX_BODY: usize = 1024 * 1024;
 const EXCERPT: usize = 200;
 
 /// A response that is not an answer, read to its end.
-pub(crate) struct Refusal {
+pub(crate) struct HttpRefusal {
     pub(crate) status: StatusCode,
     /// The JSON-RPC error object in it, if there is one.
     pub(crate) error: Option<Raw>,
@@ -25,7 +25,7 @@ pub(crate) struct Refusal {
     body: Bytes,
 }
 
-impl Refusal {
+impl HttpRefusal {
     pub(crate) async fn read(response: Response<Arriving>) -> Self {
         let (parts, body) = response.into_parts();
         let body = read_whole(body, MAX_BODY).await.unwrap_or_default();
@@ -40,13 +40,13 @@ impl Refusal {
         matches!(self.status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN)
     }
 
-    /// What it means for a call. Only 429 states for certain that the call was not carried out: a proxy may answer
-    /// 503 when the server behind it was lost in the middle of a call.
-    pub(crate) fn to_call_error(&self, endpoint: &Endpoint) -> CallError {
-        let reason = self.reason(endpoint);
+    /// The error of a call that was refused like this. Only 429 states for certain that the call was not carried out: a
+    /// proxy may answer 503 when the server behind it was lost in the middle of a call.
+    pub(crate) fn to_call_error(&self, upstream: &HttpUpstream) -> CallError {
+        let reason = self.reason(upstream);
         let error = match (&self.error, self.status.as_u16()) {
             // The server has not required credentials before, so none were sent.
-            (_, 401) if endpoint.begin_guarding() => CallError::sign_in(reason),
+            (_, 401) if upstream.begin_guarding() => CallError::sign_in(reason),
             (_, 401 | 403) => CallError::turned_away(Retry::Never, reason),
             (Some(error), _) => CallError::reported(error.clone()),
             (None, 429) => CallError::turned_away(Retry::Always, reason),
@@ -59,36 +59,35 @@ impl Refusal {
             Some(wait) => error.retry_after(wait),
             None => error,
         };
-        error.at(&endpoint.name)
+        error.at(&upstream.name)
     }
 
-    /// How long the server asks to wait, where it states that in seconds.
+    /// How long the server asks to wait.
     fn retry_after(&self) -> Option<Duration> {
         if !matches!(self.status.as_u16(), 429 | 503) {
             return None;
         }
-        let seconds = self.headers.get(RETRY_AFTER)?.to_str().ok()?.trim().parse().ok()?;
-        Some(Duration::from_secs(seconds))
+        toolyard_dial::retry_after(&self.headers)
     }
 
-    /// What the status means, with a hint if one is known.
-    pub(crate) fn reason(&self, endpoint: &Endpoint) -> Reason {
-        let (name, status) = (&endpoint.name, self.status);
+    /// The meaning of the status, with a hint if one is known.
+    pub(crate) fn reason(&self, upstream: &HttpUpstream) -> Reason {
+        let (name, status) = (&upstream.name, self.status);
         match status {
-            StatusCode::UNAUTHORIZED => return self.unauthorized(endpoint),
+            StatusCode::UNAUTHORIZED => return self.unauthorized(upstream),
             StatusCode::FORBIDDEN => {
-                return endpoint.reason("refuses access (HTTP 403)").with_hint(format!(
+                return upstream.reason("refuses access (HTTP 403)").with_hint(format!(
                     "check the rights of the token in `headers` of `[upstreams.{name}]`"
                 ));
             }
             _ => {}
         }
-        let url = endpoint.shown_url();
+        let url = upstream.shown_url();
         if let Some(place) = self.headers.get(LOCATION).filter(|_| status.is_redirection()) {
             let place = excerpt(place.as_bytes());
-            return endpoint.reason(format!("has moved from {url} to {place}")).with_hint("change `url`");
+            return upstream.reason(format!("has moved from {url} to {place}")).with_hint("change `url`");
         }
-        let reason = endpoint.reason(format!("answered with HTTP {status} at {url}"));
+        let reason = upstream.reason(format!("answered with HTTP {status} at {url}"));
         let text = match &self.error {
             Some(error) => error.member("message").and_then(|m| m.as_string()).unwrap_or_default(),
             None => excerpt(&self.body),
@@ -102,11 +101,11 @@ impl Refusal {
         }
     }
 
-    fn unauthorized(&self, endpoint: &Endpoint) -> Reason {
-        let name = &endpoint.name;
+    fn unauthorized(&self, upstream: &HttpUpstream) -> Reason {
+        let name = &upstream.name;
         if self.wants_sign_in() {
-            let reason = endpoint.reason("needs an OAuth sign-in (HTTP 401)");
-            return reason.with_hint(if endpoint.can_sign_in() {
+            let reason = upstream.reason("needs an OAuth sign-in (HTTP 401)");
+            return reason.with_hint(if upstream.can_sign_in() {
                 format!("run `toolyard login {name}`")
             } else {
                 format!(
@@ -114,11 +113,11 @@ impl Refusal {
                 )
             });
         }
-        if endpoint.has_credentials() {
+        if upstream.has_credentials() {
             let what = "rejected the credentials in `headers.Authorization` (HTTP 401)";
-            return endpoint.reason(what).with_hint("check the token");
+            return upstream.reason(what).with_hint("check the token");
         }
-        endpoint.reason("requires credentials (HTTP 401)").with_hint(format!(
+        upstream.reason("requires credentials (HTTP 401)").with_hint(format!(
             "set `headers` of `[upstreams.{name}]`, for example `headers = {{ Authorization = \"Bearer …\" }}`"
         ))
     }
@@ -156,11 +155,11 @@ mod tests {
     async fn only_429_means_that_a_call_was_certainly_not_carried_out() {
         let spec = crate::http::HttpSpec::new("http://127.0.0.1:1/mcp".parse().unwrap(), HeaderMap::new());
         let scope = toolyard_model::Scope::new();
-        let endpoint = Endpoint::new(&"far".into(), &spec, Duration::from_secs(1), &scope).unwrap();
+        let upstream = HttpUpstream::new(&"far".into(), &spec, Duration::from_secs(1), &scope).unwrap();
         let retry = |status: u16| {
             let status = StatusCode::from_u16(status).unwrap();
-            let refusal = Refusal { status, error: None, headers: HeaderMap::new(), body: Bytes::new() };
-            refusal.to_call_error(&endpoint).retry
+            let refusal = HttpRefusal { status, error: None, headers: HeaderMap::new(), body: Bytes::new() };
+            refusal.to_call_error(&upstream).retry
         };
         assert_eq!(retry(429), Retry::Always);
         for status in [200, 202, 204, 408, 499, 500, 502, 503, 504] {

@@ -2,10 +2,10 @@
 //! carry the second for a time, and then the first again.
 
 use std::fmt;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use http::{HeaderMap, Response};
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::json;
 use tokio::time::Instant;
 use toolyard_proto::Raw;
@@ -47,7 +47,7 @@ impl Spare {
     }
 
     fn until(&self) -> MutexGuard<'_, Option<Instant>> {
-        self.until.lock().unwrap_or_else(PoisonError::into_inner)
+        self.until.lock()
     }
 }
 

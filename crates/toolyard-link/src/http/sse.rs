@@ -4,8 +4,8 @@ use http_body_util::BodyExt;
 use toolyard_proto::codec::MAX_MESSAGE;
 use toolyard_proto::codec::sse::{Event, EventDecoder};
 
-use super::endpoint::root_cause;
-use super::wire::Arriving;
+use super::connections::Arriving;
+use super::upstream::root_cause;
 
 pub(crate) struct EventStream {
     body: Arriving,

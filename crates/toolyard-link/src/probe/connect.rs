@@ -27,7 +27,7 @@ pub struct UpstreamTarget {
     pub timeouts: Timeouts,
 }
 
-/// Where an upstream is found.
+/// The place where an upstream is reached.
 #[derive(Clone, Debug)]
 pub enum Target {
     Child(ChildSpec),
@@ -40,11 +40,11 @@ pub enum Target {
 
 #[derive(Clone, Copy, Debug)]
 pub struct Timeouts {
-    /// For reaching an upstream over the network, and again for its answer to the handshake.
+    /// How long reaching an upstream over the network may take, and again its answer to the handshake.
     pub connect: Duration,
-    /// For a child process to start and answer the handshake.
+    /// How long a child process may take to start and answer the handshake.
     pub start: Duration,
-    /// For a child's answer to the question which era it speaks; a legacy one may never answer that.
+    /// How long a child may take to answer `server/discover`; a legacy one may never answer it.
     pub probe: Duration,
     /// How long a session with an upstream may go unused.
     pub session_idle: Duration,
@@ -61,12 +61,12 @@ impl Default for Timeouts {
     }
 }
 
-/// What kind of failure it was.
+/// The kind of a failed attempt to connect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trouble {
     /// A program could not be started.
     CannotStart,
-    /// Nothing answers at that address, or what answers is out of order.
+    /// The address cannot be reached, or does not answer as expected.
     Unreachable,
     /// It requires credentials that it was not given.
     Credentials,
@@ -83,7 +83,7 @@ pub enum Trouble {
 pub struct ConnectError {
     pub trouble: Trouble,
     pub reason: Reason,
-    /// What had failed before, in order, each different from the others.
+    /// The failures before this one, in order, each different from the others.
     tried: Vec<Reason>,
 }
 
@@ -139,11 +139,11 @@ pub async fn connect(
     scope: &Scope,
 ) -> Result<Connected, ConnectError> {
     let first = match (upstream.era, remembered) {
-        (EraPin::Legacy, _) => First::Only(Era::Legacy),
-        (EraPin::Modern, _) => First::Only(Era::Modern),
-        (EraPin::Auto, Some(Era::Legacy)) => First::LegacyThenProbe,
-        (EraPin::Auto, Some(Era::Modern)) => First::ProbeModern,
-        (EraPin::Auto, None) => First::Probe,
+        (EraPin::Legacy, _) => FirstProbe::Only(Era::Legacy),
+        (EraPin::Modern, _) => FirstProbe::Only(Era::Modern),
+        (EraPin::Auto, Some(Era::Legacy)) => FirstProbe::LegacyThenProbe,
+        (EraPin::Auto, Some(Era::Modern)) => FirstProbe::ProbeModern,
+        (EraPin::Auto, None) => FirstProbe::Probe,
     };
     open(upstream, first, offer, scope).await
 }
@@ -158,12 +158,12 @@ pub async fn connect_counterpart(
     if upstream.era != EraPin::Auto {
         return Err(ConnectError::new(Trouble::Incompatible, "`era` is set to a single era"));
     }
-    open(upstream, First::Only(Era::Legacy), offer, scope).await
+    open(upstream, FirstProbe::Only(Era::Legacy), offer, scope).await
 }
 
 async fn open(
     upstream: &UpstreamTarget,
-    first: First,
+    first: FirstProbe,
     offer: &Offer,
     scope: &Scope,
 ) -> Result<Connected, ConnectError> {
@@ -173,7 +173,7 @@ async fn open(
         Target::Socket(spec) => child::connect(&plan, Source::Socket(spec), first).await,
         Target::Sse(spec) => {
             // It is older than the question.
-            let first = if let First::Only(_) = first { first } else { First::Only(Era::Legacy) };
+            let first = if let FirstProbe::Only(_) = first { first } else { FirstProbe::Only(Era::Legacy) };
             child::connect(&plan, Source::Sse(spec), first).await
         }
         Target::Http(spec) => http::connect(&plan, spec, first).await,
@@ -182,17 +182,17 @@ async fn open(
 
 /// How to open the conversation.
 #[derive(Clone, Copy)]
-enum First {
+enum FirstProbe {
     Only(Era),
-    /// It was legacy the last time.
+    /// The upstream was legacy the last time.
     LegacyThenProbe,
-    /// It was modern the last time, so silence means that it is slow and not that it is legacy.
+    /// The upstream was modern the last time, so silence means that it is slow and not that it is legacy.
     ProbeModern,
-    /// Nothing is known of it.
+    /// The era is unknown.
     Probe,
 }
 
-/// What every attempt needs to know.
+/// The parameters of every attempt.
 struct Plan<'a> {
     name: &'a Arc<str>,
     timeouts: Timeouts,

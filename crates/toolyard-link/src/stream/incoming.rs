@@ -1,4 +1,4 @@
-//! What an upstream sends on a shared stream, and which client each message is for.
+//! The messages of an upstream on a shared stream, and which client each of them is for.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -10,19 +10,20 @@ use toolyard_proto::{
     CallError, Id, Incoming, Message, Method, Notification, ParseError, Raw, Reason, RequestMessage, Response,
 };
 
-use super::mux::Shared;
+use super::mux::MuxShared;
 use crate::asks::{Verdict, ambiguity, to_ask};
 use crate::events::is_change;
 use crate::inflight::{Addressee, InFlight};
 
 /// How much of an invalid line goes into the log.
 const EXCERPT: usize = 200;
-/// How long a question waits for the calls of other clients to end, so that it is clear which client it is for.
+/// How long a question waits for the calls of other clients to end, until it is clear which client must be asked.
 const UNCLEAR: Duration = Duration::from_secs(10);
-/// How often that is looked at. Such questions are rare, and answers need not look whether one waits.
+/// How often a waiting question checks whether it is clear. Polling is enough because such questions are rare, and it
+/// adds nothing to the path of answers.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
-pub(crate) fn take(shared: &Arc<Shared>, line: &Bytes) {
+pub(crate) fn take(shared: &Arc<MuxShared>, line: &Bytes) {
     match Incoming::parse(line) {
         Ok(Incoming::One(message)) => take_message(shared, message),
         Ok(Incoming::Batch(parts)) => {
@@ -37,13 +38,13 @@ pub(crate) fn take(shared: &Arc<Shared>, line: &Bytes) {
     }
 }
 
-fn refuse(shared: &Shared, line: &Bytes, error: &ParseError) {
+fn refuse(shared: &MuxShared, line: &Bytes, error: &ParseError) {
     shared.count_garbage();
     // An invalid message shows what went wrong; the content of an answer is private.
     let shown = if error.is_answer { 0 } else { line.len().min(EXCERPT) };
     let excerpt = String::from_utf8_lossy(&line[..shown]);
     tracing::debug!(upstream = %shared.name, %error, %excerpt, "received an invalid line");
-    // The caller that waits for this answer gets no better one.
+    // No other answer will come for this call, so it fails.
     if let Some(id) = error.id.as_ref().filter(|_| error.is_answer).and_then(Id::as_u64) {
         let name = &shared.name;
         let reason = Reason::of_upstream(name, "violated the protocol").because(error.to_string());
@@ -51,7 +52,7 @@ fn refuse(shared: &Shared, line: &Bytes, error: &ParseError) {
     }
 }
 
-fn take_message(shared: &Arc<Shared>, message: Message) {
+fn take_message(shared: &Arc<MuxShared>, message: Message) {
     match message {
         Message::Response(response) => take_response(shared, response),
         Message::Notification(notification) => take_notification(shared, notification),
@@ -59,9 +60,9 @@ fn take_message(shared: &Arc<Shared>, message: Message) {
     }
 }
 
-fn take_response(shared: &Shared, response: Response) {
+fn take_response(shared: &MuxShared, response: Response) {
     let Some(id) = response.id.as_ref().and_then(Id::as_u64) else { return shared.count_stray() };
-    // A listen's result names the subscription by the id that we minted; the client knows another.
+    // The result of a `subscriptions/listen` names our id, which the client does not know.
     let outcome = response
         .outcome
         .map(|result| result.without_in("_meta", &[SUBSCRIPTION_ID]))
@@ -69,7 +70,7 @@ fn take_response(shared: &Shared, response: Response) {
     shared.answer(id, outcome);
 }
 
-fn take_notification(shared: &Shared, notification: Notification) {
+fn take_notification(shared: &MuxShared, notification: Notification) {
     if notification.method == Method::PROGRESS {
         return take_progress(shared, notification);
     }
@@ -95,12 +96,12 @@ fn params(notification: &Notification) -> Option<&Raw> {
     notification.params.as_ref()
 }
 
-/// The number that a message names its call by.
+/// The number by which a message refers to its call.
 fn number(raw: Option<Raw>) -> Option<u64> {
     raw.and_then(Id::from_raw).as_ref().and_then(Id::as_u64)
 }
 
-fn take_progress(shared: &Shared, mut notification: Notification) {
+fn take_progress(shared: &MuxShared, mut notification: Notification) {
     let id = number(params(&notification).and_then(|params| params.member("progressToken")));
     let found = id.and_then(|id| {
         shared.with_calls(|calls| calls.get(id).map(|flight| (flight.peer.clone(), flight.token.clone())))
@@ -110,23 +111,24 @@ fn take_progress(shared: &Shared, mut notification: Notification) {
     peer.notify(notification);
 }
 
-/// Something about a subscription goes to the listen that opened it, without the id that we minted.
-fn take_subscribed(shared: &Shared, subscription: &Raw, mut notification: Notification) {
+/// A notification of a subscription goes to the `subscriptions/listen` that opened it, without our id.
+fn take_subscribed(shared: &MuxShared, subscription: &Raw, mut notification: Notification) {
     let Some(peer) = peer_of(shared, number(Some(subscription.clone()))) else { return shared.count_stray() };
     notification.params = notification.params.map(|params| params.without_in("_meta", &[SUBSCRIPTION_ID]));
     peer.notify(notification);
 }
 
-fn peer_of(shared: &Shared, id: Option<u64>) -> Option<Peer> {
+fn peer_of(shared: &MuxShared, id: Option<u64>) -> Option<Peer> {
     id.and_then(|id| shared.with_calls(|calls| calls.get(id).map(|flight| flight.peer.clone())))
 }
 
-/// The upstream takes back a question of its own, or ends a subscription.
-fn take_cancelled(shared: &Shared, notification: &Notification) {
+/// The upstream withdraws a question of its own, or ends a subscription.
+fn take_cancelled(shared: &MuxShared, notification: &Notification) {
     if shared.asks.take_back(notification) {
         return;
     }
-    // Ids of the two directions may be equal: only a listen is ever ended in this way.
+    // Both directions may use the same ids. Of our requests, an upstream can only end a `subscriptions/listen` like
+    // this.
     let listens =
         |id: &u64| shared.with_calls(|calls| calls.get(*id).is_some_and(|flight| flight.more.listens));
     match number(params(notification).and_then(|params| params.member("requestId"))).filter(listens) {
@@ -135,13 +137,13 @@ fn take_cancelled(shared: &Shared, notification: &Notification) {
     }
 }
 
-fn take_request(shared: &Arc<Shared>, request: RequestMessage) {
+fn take_request(shared: &Arc<MuxShared>, request: RequestMessage) {
     let verdict = if request.method == Method::PING {
         Verdict::pong()
     } else {
         match shared.with_calls(|calls| calls.asked(Instant::now())) {
             Addressee::One(peer, client) => {
-                // A request without a session may wait long for its answer, and the next one is another client.
+                // A client without a session may take long to answer, and its next request counts as another client.
                 if client.may_span_programs() {
                     shared.mark_interactive();
                 }
@@ -159,9 +161,9 @@ fn take_request(shared: &Arc<Shared>, request: RequestMessage) {
     shared.asks.answer(request, verdict, Box::new(move |message| to.reply(&message)));
 }
 
-/// Asks the client of the call that is left once the others have been answered. New calls do not count, and those of
-/// clients that can be asked take connections of their own from now on.
-async fn ask_when_clear(shared: Arc<Shared>, candidates: Vec<u64>, ask: Ask) -> Result<Raw, AskError> {
+/// Waits until the calls of only one client are left among `candidates`, and asks that client. Newer calls do not
+/// count: from now on, calls of clients that can be asked use their own connections.
+async fn ask_when_clear(shared: Arc<MuxShared>, candidates: Vec<u64>, ask: Ask) -> Result<Raw, AskError> {
     let until = tokio::time::Instant::now() + UNCLEAR;
     while tokio::time::Instant::now() < until {
         match shared.with_calls(|calls| calls.asked_among(&candidates, Instant::now())) {

@@ -1,21 +1,22 @@
-//! Many calls over one channel: each gets an id of our own, waits for its one answer, and is cancelled at the
-//! upstream when its caller is gone.
+//! Many calls over one channel: each gets an id of our own and waits for its one answer. If its caller is dropped, the
+//! call is cancelled at the upstream.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 use toolyard_model::{BoxFuture, LinkEvent, LinkRequest, Peer, Scope};
 use toolyard_proto::{CallError, Id, Message, Method, Notification, Raw, Reason, RequestMessage};
 
-use super::pump;
+use super::pump::{self, Outgoing};
 use crate::asks::Asks;
 use crate::events::Events;
-use crate::http::endpoint::MAY_HAVE_RUN;
+use crate::http::upstream::MAY_HAVE_RUN;
 use crate::inflight::{Flight, InFlight, is_addressable};
 
 /// How many messages may wait to be written; calls beyond that wait, too.
@@ -54,38 +55,38 @@ impl From<&str> for Ending {
     }
 }
 
-type Outcome = Result<Raw, CallError>;
+type CallOutcome = Result<Raw, CallError>;
 
 #[derive(Clone)]
-pub(crate) struct Mux(Arc<Shared>);
+pub(crate) struct Mux(Arc<MuxShared>);
 
-pub(crate) struct Shared {
+pub(crate) struct MuxShared {
     pub(crate) name: Arc<str>,
-    calls: Mutex<Calls>,
-    outbox: mpsc::Sender<Bytes>,
+    calls: Mutex<MuxCalls>,
+    outbox: mpsc::Sender<Outgoing>,
     asides: mpsc::Sender<Bytes>,
     pub(crate) events: Events,
     pub(crate) asks: Asks,
     /// Cancelled when the channel is to end, by us or by a broken writer.
     pub(crate) closing: CancellationToken,
-    /// Over: calls failed, last event sent.
+    /// Cancelled once all calls have failed and the last event has been sent.
     ended: CancellationToken,
     strays: AtomicU64,
     garbage: AtomicU64,
-    /// A question came that was, or soon would be, for any of several clients.
+    /// Set by the first question that may concern more than one client, now or while it is answered.
     interactive: AtomicBool,
 }
 
-struct Calls {
+struct MuxCalls {
     last_id: u64,
-    in_flight: InFlight<Waiting>,
+    in_flight: InFlight<PendingCall>,
     /// Why there will be no more answers.
     over: Option<Ending>,
 }
 
-/// A caller that waits for an answer.
-pub(crate) struct Waiting {
-    answer: oneshot::Sender<Outcome>,
+/// A call that waits for its answer.
+pub(crate) struct PendingCall {
+    answer: oneshot::Sender<CallOutcome>,
     pub(crate) listens: bool,
 }
 
@@ -103,9 +104,9 @@ impl Mux {
         let (outbox, to_write) = mpsc::channel(OUTBOX);
         let (asides, waiting) = mpsc::channel(ASIDES);
         let (events, receiver) = Events::channel(scope);
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(MuxShared {
             name: name.clone(),
-            calls: Mutex::new(Calls { last_id: 0, in_flight: InFlight::default(), over: None }),
+            calls: Mutex::new(MuxCalls { last_id: 0, in_flight: InFlight::default(), over: None }),
             outbox: outbox.clone(),
             asides,
             events,
@@ -138,9 +139,9 @@ impl Mux {
         self.0.interactive.load(Ordering::Relaxed)
     }
 
-    pub(crate) async fn call(&self, request: LinkRequest, peer: Peer) -> Outcome {
-        let (mut ticket, answer, line) = self.register(request, peer)?;
-        if self.0.outbox.send(line).await.is_err() {
+    pub(crate) async fn call(&self, request: LinkRequest, peer: Peer) -> CallOutcome {
+        let (mut ticket, answer, message) = self.register(request, peer)?;
+        if self.0.outbox.send(Outgoing::Request(message)).await.is_err() {
             drop(ticket);
             return answer.await.unwrap_or_else(|_| Err(self.0.lost(&"takes no more messages".into())));
         }
@@ -152,12 +153,12 @@ impl Mux {
         &self,
         request: LinkRequest,
         peer: Peer,
-    ) -> Result<(Ticket, oneshot::Receiver<Outcome>, Bytes), CallError> {
+    ) -> Result<(CallTicket, oneshot::Receiver<CallOutcome>, RequestMessage), CallError> {
         let LinkRequest { origin, method, params, .. } = request;
         let token = params.at(&["_meta", "progressToken"]);
         let (sender, answer) = oneshot::channel();
         let (client, principal) = (origin.client.clone(), origin.principal.clone());
-        let waiting = Waiting { answer: sender, listens: method == Method::LISTEN };
+        let waiting = PendingCall { answer: sender, listens: method == Method::LISTEN };
         let addressable = is_addressable(&client, &method);
         let had_token = token.is_some();
         let id = self.0.enter(Flight { client, principal, peer, token, addressable, more: waiting })?;
@@ -168,18 +169,19 @@ impl Mux {
             params
         };
         let cancellable = method != Method::INITIALIZE && method != Method::DISCOVER;
-        let line = Message::Request(RequestMessage { id: minted, method, params: Some(params) }).render();
-        Ok((Ticket { shared: self.0.clone(), id, sent: false, cancellable }, answer, line))
+        let message = RequestMessage { id: minted, method, params: Some(params) };
+        Ok((CallTicket { shared: self.0.clone(), id, sent: false, cancellable }, answer, message))
     }
 
-    /// Sends a notification without waiting; where the upstream reads too slowly it is dropped.
+    /// Sends a notification without waiting. It is dropped if the upstream reads too slowly.
     pub(crate) fn notify(&self, notification: Notification) {
         self.0.aside(&Message::Notification(notification));
     }
 
     /// Sends a notification in order with the calls.
     pub(crate) async fn say(&self, notification: Notification) {
-        let _ = self.0.outbox.send(Message::Notification(notification).render()).await;
+        let line = Message::Notification(notification).render();
+        let _ = self.0.outbox.send(Outgoing::Line(line)).await;
     }
 
     /// Fails every call and ends the channel.
@@ -203,12 +205,12 @@ impl Mux {
     }
 }
 
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, Calls> {
-        self.calls.lock().unwrap_or_else(PoisonError::into_inner)
+impl MuxShared {
+    fn lock(&self) -> MutexGuard<'_, MuxCalls> {
+        self.calls.lock()
     }
 
-    fn enter(&self, flight: Flight<Waiting>) -> Result<u64, CallError> {
+    fn enter(&self, flight: Flight<PendingCall>) -> Result<u64, CallError> {
         let mut calls = self.lock();
         if let Some(ending) = &calls.over {
             return Err(CallError::unavailable(ending.reason(&self.name)).at(&self.name));
@@ -219,13 +221,13 @@ impl Shared {
         Ok(id)
     }
 
-    /// Looks at the calls under way. Nothing that could call back may happen inside.
-    pub(crate) fn with_calls<T>(&self, look: impl FnOnce(&mut InFlight<Waiting>) -> T) -> T {
+    /// Gives access to the calls in flight, under the lock: `look` must not call back into the mux.
+    pub(crate) fn with_calls<T>(&self, look: impl FnOnce(&mut InFlight<PendingCall>) -> T) -> T {
         look(&mut self.lock().in_flight)
     }
 
     /// Gives a call its one answer. A second answer is dropped.
-    pub(crate) fn answer(&self, id: u64, outcome: Outcome) {
+    pub(crate) fn answer(&self, id: u64, outcome: CallOutcome) {
         let mut calls = self.lock();
         let flight = calls.in_flight.remove(id);
         if flight.is_none() {
@@ -254,7 +256,7 @@ impl Shared {
         CallError::lost(ending.reason(&self.name).with_hint(MAY_HAVE_RUN)).at(&self.name)
     }
 
-    /// Fails every call under way and refuses new ones. The first reason stays.
+    /// Fails every call in flight and refuses new ones. If it is called again, the first reason is kept.
     pub(crate) fn end_calls(&self, ending: &Ending) {
         let mut calls = self.lock();
         calls.over.get_or_insert_with(|| ending.clone());
@@ -277,7 +279,7 @@ impl Shared {
     pub(crate) fn reply(self: &Arc<Self>, message: &Message) -> BoxFuture<()> {
         let (outbox, line) = (self.outbox.clone(), message.render());
         Box::pin(async move {
-            let _ = outbox.send(line).await;
+            let _ = outbox.send(Outgoing::Line(line)).await;
         })
     }
 
@@ -287,7 +289,7 @@ impl Shared {
         }
     }
 
-    /// The caller does not wait for this call any more.
+    /// Cancels a call whose caller no longer waits.
     fn abandon(&self, id: u64, tell: bool) {
         let abandoned = self.lock().in_flight.leave(id, Instant::now()).is_some();
         if abandoned && tell {
@@ -297,15 +299,15 @@ impl Shared {
     }
 }
 
-/// Held while the answer to a call is waited for.
-struct Ticket {
-    shared: Arc<Shared>,
+/// Held while a call waits for its answer. Dropping it earlier cancels the call.
+struct CallTicket {
+    shared: Arc<MuxShared>,
     id: u64,
     sent: bool,
     cancellable: bool,
 }
 
-impl Drop for Ticket {
+impl Drop for CallTicket {
     fn drop(&mut self) {
         self.shared.abandon(self.id, self.sent && self.cancellable);
     }

@@ -1,4 +1,4 @@
-//! The tasks of a stream: one reads lines, one writes them, one carries what must not wait.
+//! The tasks of a stream: one reads lines, one writes them, one queues messages whose senders must not wait.
 
 use std::sync::Arc;
 
@@ -7,20 +7,28 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::mpsc;
 use toolyard_proto::codec::MAX_MESSAGE;
 use toolyard_proto::codec::line::LineDecoder;
+use toolyard_proto::{Message, RequestMessage};
 
 use super::incoming;
-use super::mux::{Ending, ExplainEnd, Shared};
+use super::mux::{Ending, ExplainEnd, MuxShared};
 
-/// How much is read at once at least.
+/// The minimum size of one read.
 const CHUNK: usize = 16 * 1024;
-/// How many messages are written at once at most.
+/// The maximum number of messages in one write.
 const BATCH: usize = 32;
-/// A write buffer that grew beyond this is not kept.
+/// A write buffer that grew beyond this is written at once and not kept.
 const KEPT_BUFFER: usize = 1024 * 1024;
+
+/// A message for the upstream. A request is rendered when it is written: one that waits because the upstream does not
+/// read holds no copy of its parameters.
+pub(crate) enum Outgoing {
+    Line(Bytes),
+    Request(RequestMessage),
+}
 
 /// Reads until the stream ends, then fails the calls under way and reports the end.
 pub(crate) async fn read<R: AsyncRead + Unpin>(
-    shared: Arc<Shared>,
+    shared: Arc<MuxShared>,
     reader: R,
     explain_end: Option<ExplainEnd>,
 ) {
@@ -41,8 +49,8 @@ pub(crate) async fn read<R: AsyncRead + Unpin>(
     shared.mark_ended();
 }
 
-/// Fails the calls when the reader goes away, also when its scope just ends.
-struct FailCalls(Arc<Shared>);
+/// Fails the calls when the reader ends, even if it is dropped with its scope.
+struct FailCalls(Arc<MuxShared>);
 
 impl Drop for FailCalls {
     fn drop(&mut self) {
@@ -50,7 +58,7 @@ impl Drop for FailCalls {
     }
 }
 
-async fn read_lines<R: AsyncRead + Unpin>(shared: &Arc<Shared>, mut reader: R) -> String {
+async fn read_lines<R: AsyncRead + Unpin>(shared: &Arc<MuxShared>, mut reader: R) -> String {
     let mut lines = LineDecoder::new(MAX_MESSAGE);
     loop {
         match lines.next_line() {
@@ -68,12 +76,12 @@ async fn read_lines<R: AsyncRead + Unpin>(shared: &Arc<Shared>, mut reader: R) -
     }
 }
 
-/// Writes what is put into the outbox until the link closes or the upstream no longer takes it. Ending drops
-/// the writer, which closes the upstream's input.
+/// Writes the messages of the outbox until the link closes or the upstream no longer reads. Then the writer is dropped,
+/// which closes the upstream's input.
 pub(crate) async fn write<W: AsyncWrite + Unpin>(
-    shared: Arc<Shared>,
+    shared: Arc<MuxShared>,
     mut writer: W,
-    mut outbox: mpsc::Receiver<Bytes>,
+    mut outbox: mpsc::Receiver<Outgoing>,
 ) {
     tokio::select! {
         () = write_lines(&mut writer, &mut outbox) => shared.closing.cancel(),
@@ -81,12 +89,21 @@ pub(crate) async fn write<W: AsyncWrite + Unpin>(
     }
 }
 
-async fn write_lines<W: AsyncWrite + Unpin>(writer: &mut W, outbox: &mut mpsc::Receiver<Bytes>) {
+async fn write_lines<W: AsyncWrite + Unpin>(writer: &mut W, outbox: &mut mpsc::Receiver<Outgoing>) {
     let mut batch = Vec::with_capacity(BATCH);
     let mut buffer = BytesMut::new();
     while outbox.recv_many(&mut batch, BATCH).await > 0 {
-        for line in batch.drain(..) {
-            put_line(&mut buffer, &line);
+        for message in batch.drain(..) {
+            match message {
+                Outgoing::Line(line) => put_line(&mut buffer, &line),
+                Outgoing::Request(request) => put_line(&mut buffer, &Message::Request(request).render()),
+            }
+            if buffer.len() > KEPT_BUFFER {
+                if writer.write_all(&buffer).await.is_err() {
+                    return;
+                }
+                buffer.clear();
+            }
         }
         if writer.write_all(&buffer).await.is_err() || writer.flush().await.is_err() {
             return;
@@ -98,7 +115,8 @@ async fn write_lines<W: AsyncWrite + Unpin>(writer: &mut W, outbox: &mut mpsc::R
     }
 }
 
-/// One message, one line: a line break between tokens is white space, and inside a string there is none.
+/// Appends a message as one line. Line breaks in it are replaced by spaces: they can only be white space between
+/// tokens, because JSON strings contain none.
 fn put_line(buffer: &mut BytesMut, message: &[u8]) {
     let start = buffer.len();
     buffer.extend_from_slice(message);
@@ -112,10 +130,10 @@ fn put_line(buffer: &mut BytesMut, message: &[u8]) {
     buffer.extend_from_slice(b"\n");
 }
 
-/// Carries cancels and notifications, put by those who cannot wait, into the outbox.
-pub(crate) async fn forward(mut waiting: mpsc::Receiver<Bytes>, outbox: mpsc::Sender<Bytes>) {
+/// Moves cancels and notifications, whose senders cannot wait, into the outbox.
+pub(crate) async fn forward(mut waiting: mpsc::Receiver<Bytes>, outbox: mpsc::Sender<Outgoing>) {
     while let Some(line) = waiting.recv().await {
-        if outbox.send(line).await.is_err() {
+        if outbox.send(Outgoing::Line(line)).await.is_err() {
             return;
         }
     }

@@ -39,7 +39,7 @@ fn target(spec: ChildSpec, era: EraPin) -> UpstreamTarget {
     UpstreamTarget { name: "kid".into(), target: Target::Child(spec), era, timeouts }
 }
 
-async fn meet(scope: &Scope, spec: ChildSpec, era: EraPin) -> Result<Connected, ConnectError> {
+async fn connect_child(scope: &Scope, spec: ChildSpec, era: EraPin) -> Result<Connected, ConnectError> {
     soon(connect(&target(spec, era), None, &offer(), scope)).await
 }
 
@@ -69,7 +69,7 @@ serve(on)
 #[tokio::test]
 async fn a_modern_child_is_discovered() {
     let scope = Scope::new();
-    let connected = meet(&scope, python(MODERN), EraPin::Auto).await.unwrap();
+    let connected = connect_child(&scope, python(MODERN), EraPin::Auto).await.unwrap();
     assert_eq!(connected.link.greeting().revision, Revision::NEWEST);
     assert!(connected.link.greeting().server_info.is_some());
     let pid =
@@ -92,7 +92,7 @@ serve(on)
 #[tokio::test]
 async fn a_legacy_child_is_initialised_and_read_before_it_answers() {
     let scope = Scope::new();
-    let mut connected = meet(&scope, python(LEGACY), EraPin::Auto).await.unwrap();
+    let mut connected = connect_child(&scope, python(LEGACY), EraPin::Auto).await.unwrap();
     assert_eq!(connected.link.greeting().revision, Revision::V2025_06_18);
     assert_eq!(connected.era(), Era::Legacy);
     let event = crate::support::next_event(&mut connected.events).await;
@@ -126,7 +126,7 @@ def on(id, method, params):
     else: answer(id, {})
 serve(on)
 "#;
-    let connected = meet(&scope, python(script), EraPin::Auto).await.unwrap();
+    let connected = connect_child(&scope, python(script), EraPin::Auto).await.unwrap();
     assert_eq!(connected.era(), Era::Legacy);
     assert_eq!(whole(soon(connected.link.call(call(1, json!({})), Peer::none())).await), json!({}));
 }
@@ -150,7 +150,7 @@ async fn a_child_that_exits_at_once_is_an_error_with_its_stderr_output() {
     let scope = Scope::new();
     let mut spec = ChildSpec::new("sh");
     spec.args = vec!["-c".into(), "echo 'no such database' >&2; exit 4".into()];
-    let error = meet(&scope, spec, EraPin::Auto).await.unwrap_err();
+    let error = connect_child(&scope, spec, EraPin::Auto).await.unwrap_err();
     let expected = "upstream `kid` exited with status 4 before it answered: stderr: no such database; check that \
                     `command` and `args` start an MCP server";
     assert_eq!(error.to_string(), expected, "once, and with what to do");
@@ -160,7 +160,8 @@ async fn a_child_that_exits_at_once_is_an_error_with_its_stderr_output() {
 #[tokio::test]
 async fn a_missing_program_is_named() {
     let scope = Scope::new();
-    let error = meet(&scope, ChildSpec::new("no-such-program-here"), EraPin::Auto).await.unwrap_err();
+    let error =
+        connect_child(&scope, ChildSpec::new("no-such-program-here"), EraPin::Auto).await.unwrap_err();
     assert_eq!(error.trouble, Trouble::CannotStart);
     assert!(error.to_string().contains("`no-such-program-here` was not found; install it"), "{error}");
 }
@@ -168,7 +169,7 @@ async fn a_missing_program_is_named() {
 #[tokio::test]
 async fn a_pin_to_the_modern_era_refuses_a_legacy_child() {
     let scope = Scope::new();
-    let error = meet(&scope, python(LEGACY), EraPin::Modern).await.unwrap_err();
+    let error = connect_child(&scope, python(LEGACY), EraPin::Modern).await.unwrap_err();
     assert_eq!(error.trouble, Trouble::Incompatible);
 }
 
@@ -182,7 +183,7 @@ def on(id, method, params):
         sys.stderr.write("boom\n"); sys.stderr.flush(); os._exit(7)
 serve(on)
 "#;
-    let mut connected = meet(&scope, python(script), EraPin::Auto).await.unwrap();
+    let mut connected = connect_child(&scope, python(script), EraPin::Auto).await.unwrap();
     let error = failed(soon(connected.link.call(call(1, json!({})), Peer::none())).await);
     assert_eq!(error.kind, Kind::Lost);
     assert!(error.to_string().contains("exited with status 7: stderr: boom"), "{error}");
@@ -201,7 +202,7 @@ def on(id, method, params):
 serve(on)
 while True: time.sleep(60)
 "#;
-    let connected = meet(&scope, python(script), EraPin::Auto).await.unwrap();
+    let connected = connect_child(&scope, python(script), EraPin::Auto).await.unwrap();
     let pids = whole(soon(connected.link.call(call(1, json!({})), Peer::none())).await)["pids"].clone();
     let started = Instant::now();
     soon(connected.link.close()).await;
@@ -214,7 +215,7 @@ while True: time.sleep(60)
 #[tokio::test]
 async fn a_scope_that_ends_takes_the_child_with_it() {
     let scope = Scope::new();
-    let connected = meet(&scope, python(MODERN), EraPin::Auto).await.unwrap();
+    let connected = connect_child(&scope, python(MODERN), EraPin::Auto).await.unwrap();
     let pid =
         whole(soon(connected.link.call(call(1, json!({})), Peer::none())).await)["pid"].as_u64().unwrap();
     soon(scope.end()).await;
@@ -224,7 +225,7 @@ async fn a_scope_that_ends_takes_the_child_with_it() {
 #[tokio::test]
 async fn a_dropped_link_ends_its_child() {
     let scope = Scope::new();
-    let connected = meet(&scope, python(MODERN), EraPin::Auto).await.unwrap();
+    let connected = connect_child(&scope, python(MODERN), EraPin::Auto).await.unwrap();
     let pid =
         whole(soon(connected.link.call(call(1, json!({})), Peer::none())).await)["pid"].as_u64().unwrap();
     drop(connected);
@@ -242,7 +243,7 @@ def on(id, method, params):
         answer(id, {"done": True})
 serve(on)
 "#;
-    let connected = meet(&scope, python(script), EraPin::Auto).await.unwrap();
+    let connected = connect_child(&scope, python(script), EraPin::Auto).await.unwrap();
     assert_eq!(
         whole(soon(connected.link.call(call(1, json!({})), Peer::none())).await),
         json!({"done": true})
@@ -344,7 +345,7 @@ def on(id, method, params):
         sys.stderr.write("kid %d\n" % kid.pid); sys.stderr.flush(); os._exit(5)
 serve(on)
 "#;
-    let connected = meet(&scope, python(script), EraPin::Auto).await.unwrap();
+    let connected = connect_child(&scope, python(script), EraPin::Auto).await.unwrap();
     let error = failed(soon(connected.link.call(call(1, json!({})), Peer::none())).await);
     assert_eq!(error.kind, Kind::Lost);
     assert!(error.to_string().contains("exited with status 5"), "{error}");
@@ -352,4 +353,19 @@ serve(on)
     let kid = message.rsplit_once("kid ").unwrap().1.split(';').next().unwrap().parse().unwrap();
     // Processes in sessions of their own are left to the guard that a child runs under.
     let _ = nix::sys::signal::kill(nix::unistd::Pid::from_raw(kid), nix::sys::signal::Signal::SIGKILL);
+}
+
+#[tokio::test]
+async fn a_program_of_a_pack_that_ignores_the_polite_signal_is_gone_after_its_grace() {
+    let scope = Scope::new();
+    let mut spec = ChildSpec::new("sh");
+    spec.args = vec!["-c".into(), "trap '' TERM; echo ready; while :; do sleep 600; done".into()];
+    spec.grace = Duration::from_millis(500);
+    let mut child = toolyard_link::child::start(&spec, &scope).unwrap();
+    let mut ready = [0; 6];
+    tokio::io::AsyncReadExt::read_exact(&mut child.stdout, &mut ready).await.unwrap();
+    let begun = Instant::now();
+    child.handle.stop();
+    child.handle.exited().await;
+    assert!(begun.elapsed() < Duration::from_millis(1500), "{:?}", begun.elapsed());
 }

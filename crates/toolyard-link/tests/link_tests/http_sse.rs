@@ -82,7 +82,7 @@ async fn a_call_given_up_makes_room_for_the_next_where_nothing_is_taken() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_that_finds_no_room_fails_rather_than_to_wait_for_ever() {
+async fn a_call_that_finds_no_room_fails_at_its_deadline() {
     let _walking = time_walks();
     let mut setup = setup().await;
     let _held = setup.fill().await;

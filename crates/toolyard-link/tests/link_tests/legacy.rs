@@ -10,7 +10,7 @@ use toolyard_link::{EraPin, connect};
 use toolyard_model::{Answer, ClientKey, Connected, LinkEvent, Origin, Peer, Scope};
 use toolyard_proto::{Era, Id, Kind, Method, Revision};
 
-use crate::modern::{meet, target};
+use crate::modern::{connect_to, target};
 use crate::server::{Exchange, Server};
 use crate::support::{
     Received, failed, next_event, offer, origin, recorder, request, soon, time_walks, whole,
@@ -44,12 +44,12 @@ pub(crate) struct Setup {
 /// Connected, with the gateway's own session `gateway` open and no stream offered in it.
 pub(crate) async fn setup() -> Setup {
     let (mut server, scope) = (Server::start().await, Scope::new());
-    let met = meet(&mut server, &scope, async |server| {
+    let connecting = connect_to(&mut server, &scope, async |server| {
         server.posted("server/discover").await.error(400, -32600, "what?");
         open(server, "gateway").await;
         no_inbox(server).await;
     });
-    let connected = met.await.0.unwrap();
+    let connected = connecting.await.0.unwrap();
     Setup { server, connected, _scope: scope }
 }
 
@@ -153,6 +153,22 @@ async fn a_lost_session_is_opened_again_once_and_the_call_sent_again() {
         again.result(json!({"ok": 1}));
         assert_eq!(whole(soon(waiting).await.unwrap()), json!({"ok": 1}));
     }
+}
+
+/// A restarted server may offer something else, and without a stream it cannot announce that.
+#[tokio::test]
+async fn the_lists_count_as_changed_after_a_client_s_session_was_opened_again() {
+    let mut setup = setup().await;
+    let (waiting, asked) = setup.first_call("old", Peer::none()).await;
+    asked.status(404);
+    open(&mut setup.server, "new").await;
+    no_inbox(&mut setup.server).await;
+    setup.server.posted("tools/call").await.result(json!({}));
+    whole(soon(waiting).await.unwrap());
+    let LinkEvent::Notification(client, change) = next_event(&mut setup.connected.events).await else {
+        panic!("no notification");
+    };
+    assert_eq!((client, change.method), (None, Method::TOOLS_CHANGED));
 }
 
 #[tokio::test]
@@ -297,7 +313,7 @@ async fn an_unused_session_is_ended() {
 }
 
 #[tokio::test]
-async fn what_a_client_had_set_up_is_set_up_again_in_its_new_session() {
+async fn subscriptions_and_level_are_set_up_again_in_a_new_session() {
     let mut setup = setup().await;
     let (waiting, asked) = setup.first_call("old", Peer::none()).await;
     asked.result(json!({}));

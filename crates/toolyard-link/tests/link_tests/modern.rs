@@ -1,5 +1,7 @@
 //! Modern upstreams over HTTP.
 
+use std::time::Duration;
+
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
 use toolyard_link::http::HttpSpec;
@@ -19,7 +21,7 @@ pub(crate) fn target(server: &Server, era: EraPin) -> UpstreamTarget {
 }
 
 /// Connects while the test answers.
-pub(crate) async fn meet<T>(
+pub(crate) async fn connect_to<T>(
     server: &mut Server,
     scope: &Scope,
     play: impl AsyncFnOnce(&mut Server) -> T,
@@ -41,10 +43,10 @@ pub(crate) struct Setup {
 
 pub(crate) async fn setup() -> Setup {
     let (mut server, scope) = (Server::start().await, Scope::new());
-    let met = meet(&mut server, &scope, async |server| {
+    let connecting = connect_to(&mut server, &scope, async |server| {
         server.posted("server/discover").await.result(description());
     });
-    let connected = met.await.0.unwrap();
+    let connected = connecting.await.0.unwrap();
     Setup { server, connected, _scope: scope }
 }
 
@@ -203,6 +205,29 @@ async fn the_error_for_an_http_status_states_what_to_do() {
 }
 
 #[tokio::test]
+async fn the_wait_that_a_refusal_asks_for_is_part_of_the_error() {
+    const NOON: &str = "Sun, 06 Nov 1994 12:00:00 GMT";
+    let mut setup = setup().await;
+    for (after, wait) in [
+        ("7", Some(7)),
+        ("0", Some(0)),
+        ("Sun, 06 Nov 1994 12:01:30 GMT", Some(90)),
+        ("Sunday, 06-Nov-94 12:00:05 GMT", Some(5)),
+        ("Sun Nov  6 12:00:06 1994", Some(6)),
+        ("Sun, 06 Nov 1994 11:00:00 GMT", Some(0)),
+        ("soon", None),
+        ("-1", None),
+    ] {
+        for (status, wait) in [(429, wait), (503, wait), (500, None)] {
+            let headers = [("date", NOON), ("retry-after", after)];
+            let refuse = async |exchange: Exchange| exchange.send(status, &headers, "");
+            let error = failed(answered(&mut setup, true, refuse).await);
+            assert_eq!(error.retry_after, wait.map(Duration::from_secs), "{status} {after}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn an_answer_that_breaks_off_is_lost() {
     let mut setup = setup().await;
     let error = failed(answered(&mut setup, false, async |exchange| drop(exchange)).await);
@@ -243,23 +268,23 @@ async fn neither_credentials_nor_server_errors_are_evidence_of_an_era() {
         [(401, Trouble::Credentials), (500, Trouble::Unreachable), (429, Trouble::Unreachable)]
     {
         let mut server = Server::start().await;
-        let met = meet(&mut server, &scope, async |server| {
+        let connecting = connect_to(&mut server, &scope, async |server| {
             server.posted("server/discover").await.status(status);
         });
-        assert_eq!(met.await.0.unwrap_err().trouble, trouble, "{status}");
+        assert_eq!(connecting.await.0.unwrap_err().trouble, trouble, "{status}");
     }
 }
 
 #[tokio::test]
 async fn a_server_without_a_version_in_common_is_not_initialised() {
     let (mut server, scope) = (Server::start().await, Scope::new());
-    let met = meet(&mut server, &scope, async |server| {
+    let connecting = connect_to(&mut server, &scope, async |server| {
         let exchange = server.posted("server/discover").await;
         let error = json!({"code": -32022, "message": "no", "data": {"supported": ["2031-01-01"]}});
         let text = json!({"jsonrpc": "2.0", "id": exchange.body()["id"], "error": error}).to_string();
         exchange.send(400, &[("content-type", "application/json")], &text);
     });
-    let error = met.await.0.unwrap_err();
+    let error = connecting.await.0.unwrap_err();
     assert_eq!(error.trouble, Trouble::Incompatible);
     assert!(error.to_string().contains("2031-01-01"), "{error}");
 }
@@ -267,12 +292,12 @@ async fn a_server_without_a_version_in_common_is_not_initialised() {
 #[tokio::test]
 async fn an_attempt_over_http_sse_is_reported() {
     let (mut server, scope) = (Server::start().await, Scope::new());
-    let met = meet(&mut server, &scope, async |server| {
+    let connecting = connect_to(&mut server, &scope, async |server| {
         server.posted("server/discover").await.status(405);
         server.posted("initialize").await.status(405);
         server.got(http::Method::GET).await.status(404);
     });
-    let error = met.await.0.unwrap_err();
+    let error = connecting.await.0.unwrap_err();
     assert_eq!(error.trouble, Trouble::Incompatible);
     let text = error.to_string();
     assert!(text.contains("405") && text.contains("404"), "both attempts are named: {text}");

@@ -1,8 +1,9 @@
 //! Servers that are slow to answer which era they speak: what their silence means, and for how long.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
@@ -45,7 +46,7 @@ impl Server {
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
                 let number = {
-                    let mut book = book.lock().unwrap();
+                    let mut book = book.lock();
                     book.push(Vec::new());
                     book.len() - 1
                 };
@@ -55,13 +56,13 @@ impl Server {
         Self { target, asked }
     }
 
-    async fn meet(&self, remembered: Option<Era>) -> Connected {
+    async fn connect(&self, remembered: Option<Era>) -> Connected {
         let scope = Scope::new();
         soon(connect(&self.target, remembered, &offer(), &scope)).await.unwrap()
     }
 
     fn asked(&self) -> Vec<String> {
-        self.asked.lock().unwrap().iter().map(|methods| methods.join(" ")).collect()
+        self.asked.lock().iter().map(|methods| methods.join(" ")).collect()
     }
 }
 
@@ -72,7 +73,7 @@ async fn serve(manner: Manner, number: usize, stream: TcpStream, book: Arc<Mutex
     while let Ok(Some(line)) = lines.next_line().await {
         let message: Value = serde_json::from_str(&line).unwrap();
         let method = message["method"].as_str().unwrap_or_default().to_owned();
-        book.lock().unwrap()[number].push(method.clone());
+        book.lock()[number].push(method.clone());
         let mut answers = Vec::new();
         match (method.as_str(), manner) {
             ("server/discover", Manner::LateOnce) if number == 0 => held = Some(message["id"].clone()),
@@ -109,7 +110,7 @@ fn described(id: &Value) -> Value {
 #[tokio::test]
 async fn a_late_answer_still_counts_and_the_next_connection_is_opened_in_the_right_way() {
     let server = Server::start(Manner::LateOnce).await;
-    let connected = server.meet(None).await;
+    let connected = server.connect(None).await;
     assert_eq!(connected.era(), Era::Modern);
     assert!(!connected.link.greeting().guessed);
     let first = "server/discover initialize notifications/initialized";
@@ -119,7 +120,7 @@ async fn a_late_answer_still_counts_and_the_next_connection_is_opened_in_the_rig
 #[tokio::test]
 async fn silence_is_taken_for_the_legacy_era_but_is_only_a_guess() {
     let server = Server::start(Manner::Silent).await;
-    let connected = server.meet(None).await;
+    let connected = server.connect(None).await;
     assert_eq!(connected.era(), Era::Legacy);
     assert!(connected.link.greeting().guessed);
 }
@@ -127,14 +128,14 @@ async fn silence_is_taken_for_the_legacy_era_but_is_only_a_guess() {
 #[tokio::test]
 async fn an_answer_settles_the_era() {
     let server = Server::start(Manner::Refuses).await;
-    let connected = server.meet(None).await;
+    let connected = server.connect(None).await;
     assert_eq!((connected.era(), connected.link.greeting().guessed), (Era::Legacy, false));
 }
 
 #[tokio::test]
 async fn a_server_that_was_modern_before_gets_the_time_to_answer_again() {
     let server = Server::start(Manner::Slow).await;
-    let connected = server.meet(Some(Era::Modern)).await;
+    let connected = server.connect(Some(Era::Modern)).await;
     assert_eq!(connected.era(), Era::Modern);
     assert_eq!(server.asked(), ["server/discover"]);
 }

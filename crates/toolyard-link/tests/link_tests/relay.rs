@@ -146,6 +146,31 @@ async fn a_question_that_the_client_cannot_answer_is_an_error_of_the_upstream() 
     assert!(error.message().contains("did not declare the capability `roots`"), "{error}");
 }
 
+/// An event is held in memory until its end has come, so an event that never ends must not be held without a limit.
+#[tokio::test]
+async fn an_event_of_more_than_64_mib_is_an_error_of_the_upstream() {
+    let mut setup = setup().await;
+    let answer = answered(&mut setup, true, async move |exchange: Exchange| {
+        let stream = exchange.events();
+        tokio::spawn(async move {
+            stream.text("data: {\"jsonrpc\":\"2.0\",\"id\":\"seven\",\"result\":\"").await;
+            let part = "x".repeat(1024 * 1024);
+            for _ in 0..64 {
+                stream.text(&part).await;
+            }
+        });
+    })
+    .await;
+    let (all, error) = drained(answer).await;
+    let error = error.expect("an error");
+    assert_eq!(
+        (all.len(), &error.kind, error.upstream.as_deref()),
+        (0, &Kind::Limit, Some("far")),
+        "{error}"
+    );
+    assert!(error.message().contains("64 MiB"), "{error}");
+}
+
 /// The same in pieces that cut events anywhere.
 fn const_str_pieces() -> &'static [&'static str] {
     let whole: &'static str = Box::leak(format!("{NOTICE}{FOREIGN}{RIGHT}{FOREIGN}").into_boxed_str());

@@ -202,7 +202,7 @@ async fn a_client_that_leaves_while_its_session_is_opened_leaves_none_behind() {
 }
 
 #[tokio::test]
-async fn what_is_left_while_a_session_is_set_up_again_is_taken_back_after_that() {
+async fn subscriptions_dropped_during_session_recovery_are_unsubscribed() {
     let mut setup = setup().await;
     let ann = session("old");
     let (waiting, asked) = setup.first_call("old", Peer::none()).await;

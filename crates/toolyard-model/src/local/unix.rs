@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use tokio::net::{UnixListener, UnixStream};
 
 use super::LONGEST_PATH;
-use crate::processes;
+use crate::{Transport, processes};
 
 /// How long the end of a listener may take.
 const LONGEST_END: Duration = Duration::from_secs(5);
@@ -18,6 +18,9 @@ const PAUSE: Duration = Duration::from_millis(10);
 const CLOSES_WITHIN: Duration = Duration::from_millis(250);
 
 pub type LocalStream = UnixStream;
+
+/// What a local socket is.
+pub const TRANSPORT: Transport = Transport::Unix;
 
 /// Connects to the listener at `path`.
 pub async fn connect(path: &Path) -> io::Result<LocalStream> {
@@ -66,7 +69,7 @@ impl LocalListener {
         }
         // Made under another name and moved into place: clients never find a socket that is open to other users,
         // or one that does not listen yet.
-        let draft = path.with_file_name(format!(".{:x}", std::process::id()));
+        let draft = draft_of(path);
         let _ = fs::remove_file(&draft);
         let listener = UnixListener::bind(&draft)?;
         let placed = fs::set_permissions(&draft, Permissions::from_mode(0o600))
@@ -98,6 +101,12 @@ impl Drop for LocalListener {
             let _ = fs::remove_file(&self.path);
         }
     }
+}
+
+/// A name of its own for each socket of each process: one process binds several sockets in one folder at a time.
+fn draft_of(path: &Path) -> PathBuf {
+    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+    path.with_file_name(format!(".{stem}.{:x}", std::process::id()))
 }
 
 /// Two processes that find the same dead socket must not both replace it.
@@ -154,6 +163,33 @@ mod tests {
         drop(second);
         fs::write(&path, "a letter").unwrap();
         assert_eq!(LocalListener::bind(&path).unwrap_err().kind(), ErrorKind::AlreadyExists);
+    }
+
+    #[tokio::test]
+    async fn two_sockets_of_one_folder_are_bound_at_the_same_time() {
+        let folder = tempfile::tempdir().unwrap();
+        let paths = ["mcp.sock", "apps.sock"].map(|name| folder.path().join(name));
+        for round in 0..200 {
+            let start = std::sync::Barrier::new(2);
+            let bind = |path| {
+                start.wait();
+                LocalListener::bind(path)
+            };
+            let runtime = tokio::runtime::Handle::current();
+            let _bound = std::thread::scope(|scope| {
+                let threads = paths.each_ref().map(|path| {
+                    let (runtime, bind) = (runtime.clone(), &bind);
+                    scope.spawn(move || {
+                        let _entered = runtime.enter();
+                        bind(path)
+                    })
+                });
+                threads.map(|thread| thread.join().unwrap().unwrap())
+            });
+            for path in &paths {
+                assert!(connect(path).await.is_ok(), "round {round}: {} does not accept", path.display());
+            }
+        }
     }
 
     #[test]

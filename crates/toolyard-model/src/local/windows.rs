@@ -11,14 +11,18 @@ use std::fs::File;
 use std::io::{self, ErrorKind};
 use std::os::windows::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use data_encoding::HEXLOWER;
+use parking_lot::Mutex;
 use sha2::{Digest, Sha256};
 use tokio::net::windows::named_pipe::{ClientOptions, NamedPipeServer, ServerOptions};
 
+use crate::Transport;
 pub use stream::LocalStream;
+
+/// What a local socket is.
+pub const TRANSPORT: Transport = Transport::Pipe;
 
 /// Every instance of the pipe has a client, and the next is being made.
 const PIPE_BUSY: i32 = 231;
@@ -30,7 +34,7 @@ const PAUSE: Duration = Duration::from_millis(10);
 /// How long a client waits for an instance, and a listener for the end of its predecessor: a pipe is there
 /// until the last client of a dead listener has closed its end.
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
-/// What the names of pipes begin with.
+/// The prefix of the names of pipes.
 const PIPES: &str = r"\\.\pipe\";
 
 /// Connects to the listener at `path`.
@@ -76,8 +80,8 @@ pub struct LocalListener {
 }
 
 impl LocalListener {
-    /// Takes the name, unless another program has it. It first tries to connect, as for a socket: a system
-    /// that knows no first instance (Wine) would allow a second listener.
+    /// Takes the name, unless another program has it. It first tries to connect, as for a socket: Wine,
+    /// which does not support the flag for the first instance, would allow a second listener.
     pub fn bind(path: &Path) -> io::Result<Self> {
         let name = pipe_name(path);
         let begun = Instant::now();
@@ -112,12 +116,12 @@ impl LocalListener {
     }
 
     fn waiting(&self) -> io::Result<NamedPipeServer> {
-        let waiting = self.next.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let waiting = self.next.lock().take();
         waiting.map_or_else(|| options().create(&self.name), Ok)
     }
 
     fn put(&self, instance: NamedPipeServer) {
-        *self.next.lock().unwrap_or_else(PoisonError::into_inner) = Some(instance);
+        *self.next.lock() = Some(instance);
     }
 }
 

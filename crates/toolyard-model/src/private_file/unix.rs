@@ -18,7 +18,7 @@ pub fn is_only_ours(folder: &Path) -> io::Result<bool> {
     Ok(about.uid() == Uid::current().as_raw() && about.mode() & 0o022 == 0)
 }
 
-/// For reading, without following a link or waiting for the writer of a pipe.
+/// Opens a file for reading, without following a link or waiting for the writer of a pipe.
 pub fn open_plain(path: &Path) -> io::Result<File> {
     let flags = OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK;
     File::options().read(true).custom_flags(flags.bits()).open(path)

@@ -14,7 +14,7 @@ pub fn is_only_ours(folder: &Path) -> io::Result<bool> {
     fs::symlink_metadata(folder).map(|_| true)
 }
 
-/// For reading, if it is not a link.
+/// Opens a file for reading, if it is not a link.
 pub fn open_plain(path: &Path) -> io::Result<File> {
     if !fs::symlink_metadata(path)?.is_file() {
         return Err(io::ErrorKind::InvalidInput.into());

@@ -1,10 +1,11 @@
-//! For a sign-in without a gateway: the address on this machine that the browser comes back to after a sign-in.
+//! The address on this machine to which the browser returns after a sign-in without a gateway.
 
 use std::io::ErrorKind;
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinSet;
 use toolyard_proto::Reason;
 
 use super::CALLBACK;
@@ -14,9 +15,11 @@ use crate::error::{Error, Kind};
 const USUAL: u16 = 7780;
 /// How long the user may take.
 const PATIENCE: Duration = Duration::from_mins(10);
-/// For a browser to send its request.
+/// How long a browser may take to send its request.
 const HEAD: Duration = Duration::from_secs(10);
 const LONGEST_HEAD: usize = 16 * 1024;
+/// How many connections are read at once. A browser opens some that it does not use.
+const MOST_CONNECTIONS: usize = 32;
 
 /// Listens for the browser.
 #[derive(Debug)]
@@ -25,7 +28,7 @@ pub struct Callback {
     port: u16,
 }
 
-/// What the browser was sent back with, and the browser that waits for an answer.
+/// The parameters of the redirect back, and the connection of the browser that waits for a page.
 #[derive(Debug)]
 pub struct Redirect {
     pub query: String,
@@ -56,23 +59,42 @@ impl Callback {
 
     /// Waits for the redirect that carries `state`. Requests for anything else are answered and forgotten.
     pub async fn wait(&self, state: &str) -> Result<Redirect, Error> {
-        let waiting = async {
-            loop {
-                let Ok((stream, _)) = self.listener.accept().await else { continue };
-                let read = tokio::time::timeout(HEAD, read_query(stream)).await;
-                let Ok(Some((stream, query))) = read else { continue };
-                if query.contains(state) {
-                    return Redirect { query, browser: Some(stream) };
-                }
-                respond(stream, "400 Bad Request", "This sign-in is unknown or too old.").await;
-            }
-        };
-        tokio::time::timeout(PATIENCE, waiting).await.map_err(|_| {
+        tokio::time::timeout(PATIENCE, self.redirect(state)).await.map_err(|_| {
             let minutes = PATIENCE.as_secs() / 60;
             let reason = Reason::new(format!("no sign-in within {minutes} minutes"));
             Error::new(Kind::SignIn, reason.with_hint("start it again"))
         })
     }
+}
+
+impl Callback {
+    async fn redirect(&self, state: &str) -> Redirect {
+        let mut connections = JoinSet::new();
+        loop {
+            tokio::select! {
+                accepted = self.listener.accept(), if connections.len() < MOST_CONNECTIONS => {
+                    if let Ok((stream, _)) = accepted {
+                        connections.spawn(redirect_in(stream, state.to_owned()));
+                    }
+                }
+                Some(read) = connections.join_next() => {
+                    if let Ok(Some(redirect)) = read {
+                        return redirect;
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The redirect of a browser that carries `state`. Any other request is answered here.
+async fn redirect_in(stream: TcpStream, state: String) -> Option<Redirect> {
+    let (stream, query) = tokio::time::timeout(HEAD, read_query(stream)).await.ok()??;
+    if query.contains(&state) {
+        return Some(Redirect { query, browser: Some(stream) });
+    }
+    respond(stream, "400 Bad Request", "This sign-in is unknown or too old.").await;
+    None
 }
 
 impl Redirect {

@@ -1,4 +1,4 @@
-//! What a server asks for with `WWW-Authenticate`, when it refuses a request.
+//! Reads the `WWW-Authenticate` of a server that refuses a request.
 
 use http::header::WWW_AUTHENTICATE;
 use http::{HeaderMap, StatusCode};
@@ -16,7 +16,8 @@ pub struct Challenge {
 }
 
 impl Challenge {
-    /// From a response. Nothing if the refusal is not about a token: a 403 counts only with `insufficient_scope`.
+    /// Reads the challenge of a response. `None` if the refusal is not about a token: a 403 counts only with
+    /// `insufficient_scope`.
     pub fn read(status: StatusCode, headers: &HeaderMap) -> Option<Self> {
         let values = headers.get_all(WWW_AUTHENTICATE).iter().filter_map(|value| value.to_str().ok());
         let bearer = values.flat_map(bearer_parameters).collect::<Vec<_>>();

@@ -63,14 +63,16 @@ impl DeviceSignIn {
             let reason = Reason::new(format!("{} does not offer sign-ins by device code", found.issuer()));
             return Err(Error::new(Kind::Config, reason.with_hint("sign in without `--device`")));
         };
-        let client = registration::client(http, vault, &target.settings, &found, redirect_uri).await?;
         let scopes = union(scopes, &found.scopes);
+        let client = registration::client(http, vault, target, &found, redirect_uri, &scopes).await?;
         let scope = scope_text(&scopes);
-        let mut pairs = vec![("client_id", &*client.id), ("resource", &found.resource)];
+        let mut pairs = vec![("resource", &*found.resource)];
         if let Some(scope) = &scope {
             pairs.push(("scope", scope));
         }
-        let answer = http.post_form(&endpoint, &pairs, None).await?;
+        // The client proves itself as at the token endpoint (RFC 8628, 3.1).
+        let authorization = token::prove(&client, &mut pairs);
+        let answer = http.post_form(&endpoint, &pairs, authorization).await?;
         let status = answer.status.as_u16();
         let refused = refusal(status, &answer.body);
         let Ok(answer) = serde_json::from_value::<DeviceAnswer>(answer.body) else {

@@ -1,16 +1,18 @@
 //! One credential in use: loaded once, refreshed in time and by one caller at a time, and saved before it is used.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::HeaderValue;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 use toolyard_model::Scope;
 use toolyard_proto::Reason;
 
 use super::metadata::{Discovered, discover};
+use super::sign_in::Redirection;
 use super::vault::{Credential, Vault};
 use super::{Challenge, SignIn, Target, token, union};
 use crate::error::{Error, Kind};
@@ -18,6 +20,10 @@ use crate::http::Http;
 
 /// A server that rejects a token this soon after its refresh would reject the next one as well.
 const FRESH: Duration = Duration::from_secs(10);
+/// How long a token that is still valid is used after a refresh has failed.
+const PAUSE: Duration = Duration::from_secs(10);
+/// How long another process may take to refresh a credential that has expired or was rejected.
+const PATIENCE: Duration = Duration::from_secs(30);
 /// Principals beyond so many share no cache: the one used longest ago is loaded again.
 const MOST_KEEPERS: usize = 1_000;
 
@@ -40,9 +46,11 @@ struct Live {
     credential: Option<Arc<Credential>>,
     header: Option<HeaderValue>,
     refreshed: Option<Instant>,
+    /// When a refresh failed that may succeed later.
+    failed: Option<Instant>,
     /// Why the user must sign in, if so.
     sign_in: Option<Reason>,
-    /// What the server refused with last.
+    /// The last challenge of the server.
     challenge: Challenge,
 }
 
@@ -57,7 +65,9 @@ impl std::fmt::Debug for Keeper {
 
 impl Keeper {
     pub fn new(http: Http, vault: Vault, target: Target, owner: &str) -> Self {
-        let (live, flight, refreshes) = (Mutex::default(), Arc::default(), Scope::new());
+        let live = Mutex::default();
+        let flight = Arc::default();
+        let refreshes = Scope::new();
         Self { target, owner: owner.into(), http, vault, live, flight, refreshes }
     }
 
@@ -80,7 +90,7 @@ impl Keeper {
         self.load().await
     }
 
-    /// What the server refused with last.
+    /// The last challenge of the server.
     pub fn last_challenge(&self) -> Challenge {
         self.live().challenge.clone()
     }
@@ -101,8 +111,12 @@ impl Keeper {
         if !credential.is_due() || !credential.can_refresh() {
             return Ok(self.live().header.clone());
         }
+        let is_valid = !credential.is_expired();
+        if is_valid && self.live().failed.is_some_and(|at| at.elapsed() < PAUSE) {
+            return Ok(self.live().header.clone());
+        }
         let Ok(flight) = self.flight.clone().try_lock_owned() else {
-            if !credential.is_expired() {
+            if is_valid {
                 return Ok(self.live().header.clone());
             }
             // Another caller refreshes it.
@@ -112,12 +126,18 @@ impl Keeper {
         let keeper = self.clone();
         let refreshed = self.to_the_end(async move {
             let _flight = flight;
-            keeper.refresh(&credential).await
+            // A token that is still valid is used while another process refreshes it.
+            let patience = if credential.is_expired() { PATIENCE } else { Duration::ZERO };
+            keeper.refresh(&credential, patience).await
         });
         match refreshed.await {
             Ok(header) => Ok(Some(header)),
             // The old token may be good for a while, and the server decides.
             Err(error) if error.kind == Kind::Unreachable => Ok(self.live().header.clone()),
+            Err(error) if is_valid && error.kind != Kind::SignIn => {
+                tracing::warn!(target: "oauth", upstream = self.target.name, %error, "a token was not refreshed");
+                Ok(self.live().header.clone())
+            }
             Err(error) => Err(error),
         }
     }
@@ -130,7 +150,9 @@ impl Keeper {
         challenge: &Challenge,
     ) -> Result<Option<HeaderValue>, Error> {
         let flight = self.flight.clone().lock_owned().await;
-        let (keeper, used, challenge) = (self.clone(), used.cloned(), challenge.clone());
+        let keeper = self.clone();
+        let used = used.cloned();
+        let challenge = challenge.clone();
         let renewed = self.to_the_end(async move {
             let _flight = flight;
             keeper.renew_alone(used.as_ref(), &challenge).await
@@ -180,7 +202,7 @@ impl Keeper {
             };
             return Err(self.must_sign_in(what));
         }
-        self.refresh(&credential).await.map(Some)
+        self.refresh(&credential, PATIENCE).await.map(Some)
     }
 
     /// Finds out what a sign-in needs, and which scopes it should ask for beside those that the server names.
@@ -193,8 +215,19 @@ impl Keeper {
 
     /// Prepares a sign-in in the browser.
     pub async fn begin(&self, challenge: &Challenge, redirect_uri: &str) -> Result<SignIn, Error> {
+        self.begin_marked(challenge, redirect_uri, "").await
+    }
+
+    /// The same with a `state` that begins with `mark`.
+    pub async fn begin_marked(
+        &self,
+        challenge: &Challenge,
+        redirect_uri: &str,
+        mark: &str,
+    ) -> Result<SignIn, Error> {
         let (found, scopes) = self.prepare(challenge).await?;
-        SignIn::begin(&self.http, &self.vault, &self.target, found, &scopes, redirect_uri).await
+        let redirect = Redirection { uri: redirect_uri, mark };
+        SignIn::begin(&self.http, &self.vault, &self.target, found, &scopes, redirect).await
     }
 
     /// Redeems what the browser brought back, and saves the credential.
@@ -202,8 +235,8 @@ impl Keeper {
         match sign_in.finish(&self.http, query).await {
             Ok(credential) => self.accept(credential).await,
             Err(error) => {
-                if matches!(&error.kind, Kind::Refused(code) if code == "invalid_client") {
-                    self.vault.forget_registration(sign_in.issuer()).await?;
+                if error.is_invalid_client() {
+                    self.vault.forget_registration(sign_in.issuer(), sign_in.client()).await?;
                 }
                 Err(error)
             }
@@ -290,9 +323,17 @@ impl Keeper {
 
     /// Only while `flight` is held. The new token is saved before it is used, because the server may have made the
     /// old refresh token invalid.
-    async fn refresh(&self, credential: &Credential) -> Result<HeaderValue, Error> {
-        let _guard = self.vault.refresh_guard().await?;
-        self.load().await?;
+    async fn refresh(&self, credential: &Credential, patience: Duration) -> Result<HeaderValue, Error> {
+        let guard = self.vault.refresh_guard(&self.owner, &self.target.url, patience).await?;
+        let Some(_guard) = guard else {
+            self.live().failed = Some(Instant::now());
+            let reason = Reason::of_upstream(&self.target.name, "has a token that another process refreshes");
+            return Err(Error::unreachable(reason.with_hint("try again")));
+        };
+        let shared = self.vault.shared_guard(&self.owner, &self.target.url, patience).await;
+        let _shared = shared.inspect_err(|_| self.live().failed = Some(Instant::now()))?;
+        let agreed = self.vault.credential_of_all(&self.owner, &self.target.url).await;
+        self.show(agreed.inspect_err(|_| self.live().failed = Some(Instant::now()))?);
         let Some(stored) = self.credential() else { return Err(self.must_sign_in(REVOKED)) };
         if stored.access_token != credential.access_token {
             return self.live().header.clone().ok_or_else(|| self.must_sign_in(REVOKED));
@@ -307,8 +348,14 @@ impl Keeper {
             token::request(&self.http, &stored.issuer, &stored.token_endpoint, &stored.client, &pairs).await;
         let answer = match sent {
             Ok(answer) => answer,
-            Err(error) if error.kind == Kind::Unreachable => return Err(error),
-            Err(error) => return Err(self.refresh_refused(&stored, &error).await?),
+            Err(error) if error.is_invalid_grant() || error.is_invalid_client() => {
+                return Err(self.refresh_refused(&stored, &error).await?);
+            }
+            // Whatever else fails, such as a proxy in between, does not make the refresh token worse.
+            Err(error) => {
+                self.live().failed = Some(Instant::now());
+                return Err(error);
+            }
         };
         let fresh = stored.refreshed(answer);
         self.vault.keep(&self.owner, &self.target.url, &fresh).await?;
@@ -322,6 +369,9 @@ impl Keeper {
 
     /// A refresh token that was refused is not sent again.
     async fn refresh_refused(&self, stored: &Credential, error: &Error) -> Result<Error, Error> {
+        if error.is_invalid_client() {
+            self.vault.forget_registration(&stored.issuer, &stored.client).await?;
+        }
         let ended = Credential { refresh_token: None, ..stored.clone() };
         self.vault.keep(&self.owner, &self.target.url, &ended).await?;
         self.set(Some(ended));
@@ -346,11 +396,14 @@ impl Keeper {
 
     /// Reads the store: another process may have changed it.
     async fn load(&self) -> Result<(), Error> {
-        let stored = self.vault.credential(&self.owner, &self.target.url).await?;
+        self.show(self.vault.credential(&self.owner, &self.target.url).await?);
+        Ok(())
+    }
+
+    fn show(&self, stored: Option<Credential>) {
         if self.credential().as_deref() != stored.as_ref() || !self.live().is_loaded {
             self.set(stored);
         }
-        Ok(())
     }
 
     fn set(&self, credential: Option<Credential>) {
@@ -359,6 +412,7 @@ impl Keeper {
         live.credential = credential.map(Arc::new);
         live.is_loaded = true;
         live.sign_in = None;
+        live.failed = None;
     }
 
     /// The token, if it can be sent without any wait.
@@ -373,7 +427,7 @@ impl Keeper {
     }
 
     fn live(&self) -> MutexGuard<'_, Live> {
-        self.live.lock().unwrap_or_else(PoisonError::into_inner)
+        self.live.lock()
     }
 }
 
@@ -398,7 +452,7 @@ impl Keepers {
     }
 
     pub fn of(&self, owner: &str) -> Arc<Keeper> {
-        let mut keepers = self.by_owner.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut keepers = self.by_owner.lock();
         if let Some(keeper) = keepers.get(owner) {
             return keeper.clone();
         }

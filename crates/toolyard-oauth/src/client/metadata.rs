@@ -13,10 +13,10 @@ use crate::url;
 const RESOURCE: &str = "oauth-protected-resource";
 const SERVER: &str = "oauth-authorization-server";
 const OPENID: &str = "openid-configuration";
-/// What a refresh token is asked for with.
+/// The scope that requests a refresh token.
 const OFFLINE: &str = "offline_access";
 
-/// What must be known before a sign-in: the resource, its authorization server, and the scopes to ask for.
+/// The results of discovery before a sign-in: the resource, its authorization server, and the scopes to request.
 #[derive(Clone, Debug)]
 pub struct Discovered {
     /// Empty for an account at the authorization server itself.
@@ -106,7 +106,7 @@ pub async fn discover(http: &Http, target: &Target, challenge: &Challenge) -> Re
     Ok(Discovered { resource, scopes, server })
 }
 
-/// What the server refuses a request without a token with. Nothing special if it does not refuse.
+/// The server's challenge to a request without a token; an empty one if the server does not refuse.
 pub async fn challenge(http: &Http, target: &Target) -> Result<Challenge, Error> {
     let request = serde_json::json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {} });
     let answer = http.post_json(&target.url.to_string(), &request).await?;

@@ -1,9 +1,10 @@
 //! Sign-ins that a running gateway offers: a page to begin at, and the address that the browser comes back to.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::watch;
 use tokio::time::Instant;
 use toolyard_model::Scope;
@@ -23,6 +24,8 @@ pub const CALLBACK: &str = "/oauth/callback";
 #[derive(Debug, Default)]
 pub struct SignIns {
     base: Mutex<Option<String>>,
+    /// The prefix of the ids of sign-ins, by which other gateways recognise the gateway that began them.
+    mark: Mutex<String>,
     pending: Mutex<HashMap<String, Arc<Pending>>>,
     /// Owns the sign-ins that are being finished, each within the time limit of its requests.
     finishing: Scope,
@@ -45,7 +48,7 @@ pub struct Waiting {
     done: watch::Receiver<Option<Result<(), Error>>>,
 }
 
-/// What a browser gets.
+/// A page for the browser.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Page {
     /// Go on to this address.
@@ -69,12 +72,25 @@ pub enum Page {
 impl SignIns {
     /// The address of the gateway as browsers reach it, without a slash at the end.
     pub fn set_base(&self, base: &str) {
-        *self.base.lock().unwrap_or_else(PoisonError::into_inner) =
-            Some(base.trim_end_matches('/').to_owned());
+        *self.base.lock() = Some(base.trim_end_matches('/').to_owned());
+    }
+
+    /// Names this gateway in the ids of its sign-ins, for others that a browser may be sent to.
+    pub fn set_gateway(&self, gateway: &str) {
+        *self.mark.lock() = format!("yard-{gateway}.");
+    }
+
+    /// The id of the sign-in that a page belongs to.
+    pub fn id_in(path: &str, query: &str) -> Option<String> {
+        match path.strip_prefix(START) {
+            Some(id) => Some(id.to_owned()),
+            None if path == CALLBACK => crate::url::query_value(query, "state"),
+            None => None,
+        }
     }
 
     fn base(&self) -> Result<String, Error> {
-        let base = self.base.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let base = self.base.lock().clone();
         base.ok_or_else(|| Error::new(Kind::Config, "the gateway has no address that a browser could reach"))
     }
 
@@ -84,8 +100,9 @@ impl SignIns {
         if let Some(waiting) = self.join(keeper, &base) {
             return Ok(waiting);
         }
-        let sign_in = keeper.begin(challenge, &format!("{base}{CALLBACK}")).await?;
-        let (id, (done, waiting)) = (random(18), watch::channel(None));
+        let mark = self.mark.lock().clone();
+        let sign_in = keeper.begin_marked(challenge, &format!("{base}{CALLBACK}"), &mark).await?;
+        let (id, (done, waiting)) = (format!("{mark}{}", random(18)), watch::channel(None));
         let pending = Pending { keeper: keeper.clone(), sign_in, since: Instant::now(), done };
         let mut all = self.pending();
         all.retain(|_, pending| pending.since.elapsed() < VALID);
@@ -164,7 +181,7 @@ impl SignIns {
     }
 
     fn pending(&self) -> MutexGuard<'_, HashMap<String, Arc<Pending>>> {
-        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
+        self.pending.lock()
     }
 }
 

@@ -34,17 +34,26 @@ impl std::fmt::Debug for SignIn {
     }
 }
 
+/// How the browser comes back.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Redirection<'a> {
+    pub(crate) uri: &'a str,
+    /// The prefix of the `state`.
+    pub(crate) mark: &'a str,
+}
+
 impl SignIn {
     /// Prepares a sign-in. `scopes` are asked for beside those that the server names, so that nothing that was
     /// granted before is lost.
-    pub async fn begin(
+    pub(crate) async fn begin(
         http: &Http,
         vault: &Vault,
         target: &Target,
         found: Discovered,
         scopes: &[String],
-        redirect_uri: &str,
+        redirection: Redirection<'_>,
     ) -> Result<Self, Error> {
+        let Redirection { uri: redirect_uri, mark } = redirection;
         let issuer = found.issuer().to_owned();
         let lacks = |what: &str| Error::violation(format!("{issuer} {what}"));
         let methods = found.server.code_challenge_methods_supported.as_deref().unwrap_or_default();
@@ -54,9 +63,9 @@ impl SignIn {
         let Some(endpoint) = found.server.authorization_endpoint.clone() else {
             return Err(lacks("has no authorization endpoint"));
         };
-        let client = registration::client(http, vault, &target.settings, &found, redirect_uri).await?;
         let scopes = union(scopes, &found.scopes);
-        let (state, verifier) = (random(24), random(48));
+        let client = registration::client(http, vault, target, &found, redirect_uri, &scopes).await?;
+        let (state, verifier) = (format!("{mark}{}", random(24)), random(48));
         let challenge = BASE64URL_NOPAD.encode(&Sha256::digest(verifier.as_bytes()));
         let scope = scope_text(&scopes);
         let mut pairs = vec![
@@ -82,6 +91,10 @@ impl SignIn {
 
     pub fn issuer(&self) -> &str {
         self.found.issuer()
+    }
+
+    pub(crate) fn client(&self) -> &Registered {
+        &self.client
     }
 
     /// What the redirect back must carry as `state`.
@@ -127,8 +140,8 @@ impl SignIn {
         query_value(query, "code").ok_or_else(|| Error::violation("the redirect carries no code"))
     }
 
-    /// Where the server names an issuer, it must be the one that the user was sent to, letter for letter; where it
-    /// announced to do so, it must (RFC 9207).
+    /// Checks the issuer of the redirect (RFC 9207). If the redirect names one, it must be exactly the issuer that the
+    /// user was sent to. If the server has announced that it names one, it must.
     fn check_issuer(&self, iss: Option<&str>) -> Result<(), Error> {
         let issuer = self.found.issuer();
         let reason = match iss {

@@ -12,7 +12,7 @@ use crate::http::Http;
 
 pub(crate) const DEVICE_GRANT: &str = "urn:ietf:params:oauth:grant-type:device_code";
 
-/// What the token endpoint answered.
+/// An answer of the token endpoint.
 #[derive(Clone, Deserialize)]
 pub(crate) struct TokenAnswer {
     pub(crate) access_token: String,
@@ -80,7 +80,7 @@ pub(crate) async fn revoke(
 }
 
 /// Adds what proves the client, in the form or in a header.
-fn prove<'a>(client: &'a Registered, pairs: &mut Vec<(&'a str, &'a str)>) -> Option<HeaderValue> {
+pub(crate) fn prove<'a>(client: &'a Registered, pairs: &mut Vec<(&'a str, &'a str)>) -> Option<HeaderValue> {
     match (client.method.as_str(), &client.secret) {
         (BASIC, Some(secret)) => return Some(basic(&client.id, secret)),
         (POST, Some(secret)) => pairs.extend([("client_id", &*client.id), ("client_secret", secret)]),

@@ -16,7 +16,7 @@ use crate::error::{Error, Kind};
 use crate::http::Http;
 
 /// How often a call that waits for the user shows that it is alive.
-const SIGN_OF_LIFE: Duration = Duration::from_secs(5);
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Signs in at one upstream.
 #[derive(Debug)]
@@ -47,6 +47,15 @@ impl UpstreamAuth {
     /// Whether there is, or should be, a sign-in.
     pub fn is_in_use(&self) -> bool {
         self.is_in_use.load(Ordering::Relaxed)
+    }
+
+    /// Begins a sign-in of the user of the gateway, outside of a call.
+    pub fn begin_sign_in(&self) -> BoxFuture<Result<Waiting, Error>> {
+        let (keeper, pages) = (self.keeper(None), self.pages.clone());
+        Box::pin(async move {
+            let challenge = keeper.last_challenge();
+            pages.begin(&keeper, &challenge).await
+        })
     }
 
     /// Asks the client of a call to open the sign-in page, and waits until its user is done.
@@ -118,12 +127,12 @@ fn ask(name: &str, url: &str, id: &str) -> Ask {
 
 /// Waits for the user; the call shows from time to time that it is alive.
 async fn wait(waiting: &mut Waiting, peer: &Peer) -> Result<(), Error> {
-    let mut signs = tokio::time::interval(SIGN_OF_LIFE);
+    let mut ticks = tokio::time::interval(PROGRESS_INTERVAL);
     let mut finished = Box::pin(waiting.finished());
     loop {
         tokio::select! {
             outcome = &mut finished => return outcome,
-            _ = signs.tick() => peer.alive(),
+            _ = ticks.tick() => peer.alive(),
         }
     }
 }

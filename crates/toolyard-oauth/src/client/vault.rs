@@ -9,16 +9,17 @@ use http::{HeaderValue, Uri};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
+use tokio::time::Instant;
 use toolyard_secrets::{Secret, Store};
 
 use super::metadata::Discovered;
 use super::registration::Registered;
+use super::shared::{Sharing, Stored};
 use super::token::TokenAnswer;
 use super::{now, union};
 use crate::error::{Error, Kind};
 
-/// How long another process may take to refresh a credential.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// Between two attempts to lock a credential.
 const PAUSE: Duration = Duration::from_millis(50);
 /// Without a lifetime in the answer, a token is used until the server rejects it.
 const UNKNOWN_LIFETIME: u64 = u64::MAX / 4;
@@ -122,6 +123,7 @@ impl Credential {
 pub struct Vault {
     store: Store,
     folder: PathBuf,
+    pub(super) sharing: Sharing,
 }
 
 /// Held while a credential is refreshed, so that no other process does the same.
@@ -133,63 +135,122 @@ pub(crate) struct RefreshGuard {
 impl Vault {
     /// The vault in the folder of the user's secrets.
     pub fn open(folder: &std::path::Path) -> Result<Self, Error> {
-        Ok(Self { store: Store::open(folder)?, folder: folder.to_owned() })
+        Ok(Self { store: Store::open(folder)?, folder: folder.to_owned(), sharing: Sharing::Alone })
     }
 
     /// The credential of `owner` for the server at `url`.
     pub async fn credential(&self, owner: &str, url: &Uri) -> Result<Option<Credential>, Error> {
-        self.read(token_name(owner, url)).await
+        let name = token_name(owner, url);
+        let own = self.read::<Stored>(name.clone()).await?;
+        Ok(self.agreed(&name, own).await?.and_then(Stored::credential))
     }
 
-    /// Stores a credential. It is on the disk when this returns.
+    /// The same, but an error while others that share it cannot be asked.
+    pub(crate) async fn credential_of_all(
+        &self,
+        owner: &str,
+        url: &Uri,
+    ) -> Result<Option<Credential>, Error> {
+        let name = token_name(owner, url);
+        let own = self.read::<Stored>(name.clone()).await?;
+        Ok(self.agreed_by_all(&name, own).await?.and_then(Stored::credential))
+    }
+
+    /// Stores a credential. It is on the disk when this returns, and shared if it is to be and can be.
     pub async fn keep(&self, owner: &str, url: &Uri, credential: &Credential) -> Result<(), Error> {
-        self.write(token_name(owner, url), credential).await
+        let (name, stored) = (token_name(owner, url), Stored::Credential(Box::new(credential.clone())));
+        self.write(name.clone(), &stored).await?;
+        self.announce(&name, &stored).await;
+        Ok(())
     }
 
     /// Removes a credential; whether there was one.
     pub async fn forget(&self, owner: &str, url: &Uri) -> Result<bool, Error> {
         let (store, name) = (self.store.clone(), token_name(owner, url));
-        blocking(move || Ok(store.remove(&name)?)).await
+        if matches!(self.sharing, Sharing::Alone) {
+            return blocking(move || Ok(store.remove(&name)?)).await;
+        }
+        let was_there = self.credential(owner, url).await?.is_some();
+        let removed = Stored::removed();
+        self.write(name.clone(), &removed).await?;
+        self.announce(&name, &removed).await;
+        Ok(was_there)
     }
 
-    pub(crate) async fn registration(&self, issuer: &str) -> Result<Option<Registered>, Error> {
-        self.read(client_name(issuer)).await
+    /// The client that was registered at the issuer for this redirect address.
+    pub(crate) async fn registration(
+        &self,
+        issuer: &str,
+        redirect_uri: &str,
+    ) -> Result<Option<Registered>, Error> {
+        if let Some(client) = self.read(client_name(issuer, redirect_uri)).await? {
+            return Ok(Some(client));
+        }
+        // Older versions kept one for all addresses.
+        let older: Option<Registered> = self.read(issuer_only_name(issuer)).await?;
+        Ok(older.filter(|older| older.redirect_uri.as_deref() == Some(redirect_uri)))
     }
 
-    pub(crate) async fn keep_registration(&self, issuer: &str, client: &Registered) -> Result<(), Error> {
-        self.write(client_name(issuer), client).await
+    pub(crate) async fn keep_registration(
+        &self,
+        issuer: &str,
+        redirect_uri: &str,
+        client: &Registered,
+    ) -> Result<(), Error> {
+        self.write(client_name(issuer, redirect_uri), client).await
     }
 
-    /// Forgets a client that the issuer does not know any more, so that the next sign-in registers again.
-    pub(crate) async fn forget_registration(&self, issuer: &str) -> Result<(), Error> {
-        let (store, name) = (self.store.clone(), client_name(issuer));
-        blocking(move || Ok(store.remove(&name).map(drop)?)).await
+    /// Forgets a client that the issuer does not know any more, so that the next sign-in registers again. Clients that
+    /// were registered for other redirect addresses, or since, are kept.
+    pub(crate) async fn forget_registration(&self, issuer: &str, client: &Registered) -> Result<(), Error> {
+        let Some(redirect_uri) = &client.redirect_uri else { return Ok(()) };
+        for name in [client_name(issuer, redirect_uri), issuer_only_name(issuer)] {
+            let kept: Option<Registered> = self.read(name.clone()).await?;
+            if kept.is_some_and(|kept| kept.id == client.id) {
+                let store = self.store.clone();
+                blocking(move || Ok(store.remove(&name).map(drop)?)).await?;
+            }
+        }
+        Ok(())
     }
 
-    /// Waits until no other process refreshes a credential of this user.
-    pub(crate) async fn refresh_guard(&self) -> Result<RefreshGuard, Error> {
-        let path = self.folder.join("oauth.lock");
+    /// The issuer that a client of the config was first used with, for the server at `url`.
+    pub(crate) async fn issuer_of_client(&self, url: &Uri, id: &str) -> Result<Option<String>, Error> {
+        self.read(issuer_name(url, id)).await
+    }
+
+    pub(crate) async fn keep_issuer_of_client(&self, url: &Uri, id: &str, issuer: &str) -> Result<(), Error> {
+        self.write(issuer_name(url, id), &issuer).await
+    }
+
+    /// Waits until no other process refreshes this credential. Nothing if one still does after `patience`.
+    pub(crate) async fn refresh_guard(
+        &self,
+        owner: &str,
+        url: &Uri,
+        patience: Duration,
+    ) -> Result<Option<RefreshGuard>, Error> {
+        let folder = self.folder.join("locks");
+        let path = folder.join(digest(&[owner, &url.to_string()]));
+        let shown = path.display().to_string();
         let failed = move |cause: String| {
-            let reason = toolyard_proto::Reason::new(format!("{} cannot be locked", path.display()));
+            let reason = toolyard_proto::Reason::new(format!("{shown} cannot be locked"));
             Error::new(Kind::Store, reason.because(cause))
         };
-        let path = self.folder.join("oauth.lock");
-        let file =
-            blocking(move || Ok(OpenOptions::new().create(true).truncate(false).write(true).open(path)));
-        let file = file.await?.map_err(|error| failed(error.to_string()))?;
-        let locked = tokio::time::timeout(PATIENCE, async {
-            loop {
-                match file.try_lock() {
-                    Ok(()) => return Ok(()),
-                    Err(TryLockError::WouldBlock) => tokio::time::sleep(PAUSE).await,
-                    Err(TryLockError::Error(error)) => return Err(error.to_string()),
-                }
-            }
+        let file = blocking(move || {
+            let created = std::fs::create_dir_all(&folder);
+            let opened = || OpenOptions::new().create(true).truncate(false).write(true).open(path);
+            Ok(created.and_then(|()| opened()))
         });
-        match locked.await {
-            Ok(Ok(())) => Ok(RefreshGuard { _file: file }),
-            Ok(Err(cause)) => Err(failed(cause)),
-            Err(_) => Err(failed("another process holds it".to_owned())),
+        let file = file.await?.map_err(|error| failed(error.to_string()))?;
+        let end = Instant::now() + patience;
+        loop {
+            match file.try_lock() {
+                Ok(()) => return Ok(Some(RefreshGuard { _file: file })),
+                Err(TryLockError::WouldBlock) if Instant::now() >= end => return Ok(None),
+                Err(TryLockError::WouldBlock) => tokio::time::sleep(PAUSE).await,
+                Err(TryLockError::Error(error)) => return Err(failed(error.to_string())),
+            }
         }
     }
 
@@ -203,7 +264,7 @@ impl Vault {
         .await
     }
 
-    async fn write<T: Serialize>(&self, name: String, value: &T) -> Result<(), Error> {
+    pub(super) async fn write<T: Serialize>(&self, name: String, value: &T) -> Result<(), Error> {
         let bytes = serde_json::to_vec(value)
             .map_err(|error| Error::new(Kind::Store, format!("a credential cannot be written: {error}")))?;
         let store = self.store.clone();
@@ -218,12 +279,20 @@ async fn blocking<T: Send + 'static>(
     tokio::task::spawn_blocking(work).await.map_err(failed)?
 }
 
-fn token_name(owner: &str, url: &Uri) -> String {
+pub(super) fn token_name(owner: &str, url: &Uri) -> String {
     format!("oauth/token/{}", digest(&[owner, &url.to_string()]))
 }
 
-fn client_name(issuer: &str) -> String {
+fn client_name(issuer: &str, redirect_uri: &str) -> String {
+    format!("oauth/client/{}", digest(&[issuer, redirect_uri]))
+}
+
+fn issuer_only_name(issuer: &str) -> String {
     format!("oauth/client/{}", digest(&[issuer]))
+}
+
+fn issuer_name(url: &Uri, id: &str) -> String {
+    format!("oauth/issuer/{}", digest(&[&url.to_string(), id]))
 }
 
 /// Names in the store are short and of few characters.
@@ -234,4 +303,53 @@ fn digest(parts: &[&str]) -> String {
         hash.update(part.as_bytes());
     }
     HEXLOWER.encode(&hash.finalize()[..20])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ISSUER: &str = "https://issuer.example";
+
+    fn client(id: &str, redirect_uri: &str) -> Registered {
+        let redirect_uri = Some(redirect_uri.to_owned());
+        Registered {
+            id: id.into(),
+            secret: None,
+            method: "none".into(),
+            redirect_uri,
+            expires_at: None,
+            scopes: None,
+        }
+    }
+
+    #[tokio::test]
+    async fn a_registration_of_an_older_version_is_used_for_its_own_redirect_address() {
+        let folder = tempfile::tempdir().unwrap();
+        let vault = Vault::open(folder.path()).unwrap();
+        let kept = client("kept", "http://127.0.0.1:7780/oauth/callback");
+        vault.write(issuer_only_name(ISSUER), &kept).await.unwrap();
+        let found = async |address: &str| vault.registration(ISSUER, address).await.unwrap();
+        assert_eq!(found("http://127.0.0.1:7780/oauth/callback").await, Some(kept.clone()));
+        assert_eq!(found("http://127.0.0.1:7777/oauth/callback").await, None);
+        vault.forget_registration(ISSUER, &kept).await.unwrap();
+        assert_eq!(found("http://127.0.0.1:7780/oauth/callback").await, None);
+    }
+
+    #[tokio::test]
+    async fn forgetting_a_registration_keeps_those_of_other_addresses_and_later_ones() {
+        let folder = tempfile::tempdir().unwrap();
+        let vault = Vault::open(folder.path()).unwrap();
+        let one = client("one", "http://127.0.0.1:1/x");
+        let other = client("other", "http://127.0.0.1:2/x");
+        for client in [&one, &other] {
+            let address = client.redirect_uri.as_deref().unwrap();
+            vault.keep_registration(ISSUER, address, client).await.unwrap();
+        }
+        vault.forget_registration(ISSUER, &client("before", "http://127.0.0.1:1/x")).await.unwrap();
+        vault.forget_registration(ISSUER, &other).await.unwrap();
+        let found = async |address: &str| vault.registration(ISSUER, address).await.unwrap();
+        assert_eq!(found("http://127.0.0.1:1/x").await, Some(one.clone()));
+        assert_eq!(found("http://127.0.0.1:2/x").await, None);
+    }
 }

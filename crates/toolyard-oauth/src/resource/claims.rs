@@ -1,5 +1,5 @@
-//! The claims of a token whose origin is proven: whether it is for this gateway and valid now, and what it states about its
-//! bearer.
+//! The claims of a token whose origin is proven: whether it is for this gateway and valid now, and what it states about
+//! its bearer.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,7 @@ const LONGEST_SUBJECT: usize = 256;
 const LONGEST_ROLE: usize = 256;
 const MOST_ROLES: usize = 200;
 
-/// What is required of tokens.
+/// The requirements for tokens.
 #[derive(Debug)]
 pub(super) struct Rules {
     pub(super) base: String,
@@ -28,7 +28,7 @@ pub(super) struct Rules {
 /// The claims of a token, or the answer of an introspection.
 pub(super) struct Claims<'c>(pub(super) &'c Value);
 
-/// What an accepted token gives its bearer.
+/// The rights of the bearer of an accepted token.
 #[derive(Debug)]
 pub(super) struct Accepted<'c> {
     pub(super) subject: &'c str,

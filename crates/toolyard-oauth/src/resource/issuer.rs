@@ -1,11 +1,12 @@
 //! One issuer: its metadata and keys. They are fetched when they are first needed, by one request at a time, and again
-//! when they are old or a key is unknown, but not more often than every half minute: a flood of tokens with made-up keys
-//! does not become a flood at the issuer.
+//! when they are old or a key is unknown, but not more often than every half minute: a flood of tokens with made-up
+//! keys does not become a flood at the issuer.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::Uri;
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::Value;
 use tokio::time::Instant;
 
@@ -44,7 +45,7 @@ struct State {
     introspection: Option<String>,
 }
 
-/// What is known of a key.
+/// The result of the lookup of a key.
 #[derive(Debug)]
 pub(super) enum Lookup {
     Found(Key),
@@ -109,7 +110,7 @@ impl Issuer {
         Ok((keys, introspection))
     }
 
-    /// Where the keys are, and where the issuer is asked about tokens if its metadata was read.
+    /// The addresses of the keys and, if the metadata was read, of the introspection.
     async fn places(&self) -> Result<(String, Option<String>), Error> {
         if let Some(place) = &self.jwks_uri {
             return Ok((place.clone(), None));
@@ -119,7 +120,7 @@ impl Issuer {
         Ok((place.to_owned(), metadata["introspection_endpoint"].as_str().map(str::to_owned)))
     }
 
-    /// Where the issuer is asked about tokens.
+    /// The address of the introspection.
     pub(super) async fn introspection_endpoint(&self) -> Result<String, Error> {
         let _flight = self.flight.lock().await;
         if let Some(endpoint) = self.state().introspection.clone() {
@@ -138,7 +139,7 @@ impl Issuer {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 

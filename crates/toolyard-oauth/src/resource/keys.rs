@@ -33,7 +33,7 @@ enum Public {
 }
 
 impl KeySet {
-    /// Nothing if it is not a set of keys. Keys of other kinds are left out, as the standard asks.
+    /// Parses a set of keys; `None` if it is not one. Keys of other kinds are left out, as the standard requires.
     pub(super) fn parse(document: &Value) -> Option<Self> {
         let keys = document["keys"].as_array()?;
         Some(Self(keys.iter().take(MOST_KEYS).filter_map(Key::parse).collect()))
@@ -76,7 +76,7 @@ impl Key {
         }
     }
 
-    /// What `alg` of such a key may be.
+    /// The accepted values of `alg` for such a key.
     fn names(&self) -> &'static [&'static str] {
         match self.public {
             Public::Rsa { .. } => &["RS256"],

@@ -1,15 +1,15 @@
-//! What was found out about tokens, by their digest: shared by all connections and bounded. Valid and refused tokens
-//! have tables of their own, so that a flood of made-up tokens does not displace those in use.
+//! The results of earlier checks, by the digest of the token: shared by all connections and bounded. Valid and refused
+//! tokens have tables of their own, so that a flood of made-up tokens does not displace those in use.
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Mutex, PoisonError};
 
+use parking_lot::Mutex;
 use sha2::{Digest, Sha256};
 use tokio::time::Instant;
 use toolyard_serve::admit::Verdict;
 
-/// In each table.
+/// The maximum number of entries in each table.
 const MOST: usize = 10_000;
 
 type Table = HashMap<[u8; 32], (Instant, Verdict)>;
@@ -30,7 +30,7 @@ impl Known {
     pub(super) fn get(&self, token: &str) -> Option<Verdict> {
         let digest = digest(token);
         let find = |table: &Mutex<Table>| {
-            let table = table.lock().unwrap_or_else(PoisonError::into_inner);
+            let table = table.lock();
             let (until, verdict) = table.get(&digest)?;
             (Instant::now() < *until).then(|| verdict.clone())
         };
@@ -39,7 +39,7 @@ impl Known {
 
     pub(super) fn keep(&self, token: &str, until: Instant, verdict: Verdict) {
         let table = if matches!(verdict, Verdict::Valid(_)) { &self.valid } else { &self.refused };
-        let mut table = table.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut table = table.lock();
         if table.len() >= MOST {
             let now = Instant::now();
             table.retain(|_, (until, _)| now < *until);

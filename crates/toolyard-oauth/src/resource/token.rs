@@ -4,7 +4,7 @@ use data_encoding::BASE64URL_NOPAD;
 use serde::Deserialize;
 use serde_json::Value;
 
-/// What a signature is made with. Others are not accepted, least of all `none` and those with a shared secret.
+/// The accepted signature algorithms. `none` and algorithms with a shared secret are never accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Algorithm {
     Rs256,
@@ -44,7 +44,7 @@ struct Header {
 }
 
 impl<'t> Token<'t> {
-    /// Nothing if it does not look like a JWT; the reason if it is one that is not accepted.
+    /// Parses a JWT. `None` if it does not look like one; the reason if it is one that is not accepted.
     pub(super) fn parse(text: &'t str) -> Result<Option<Self>, &'static str> {
         let Some((signed, signature)) = text.rsplit_once('.') else { return Ok(None) };
         let Some((header, claims)) = signed.split_once('.') else { return Ok(None) };

@@ -4,4 +4,5 @@
 mod server;
 mod discovery;
 mod refresh;
+mod shared;
 mod signing_in;

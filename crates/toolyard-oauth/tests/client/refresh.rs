@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::json;
 use toolyard_oauth::Kind;
-use toolyard_oauth::client::{Challenge, Keeper};
+use toolyard_oauth::client::{Challenge, Credential, Keeper};
 
 use crate::server::{Server, token};
 
@@ -39,6 +39,22 @@ async fn many_callers_at_the_end_of_a_token_make_one_refresh() {
     assert_eq!(refreshes.len(), 2, "one sign-in and one refresh");
     assert_eq!(refreshes[1]["refresh_token"], "r1");
     assert_eq!(refreshes[1]["resource"], format!("{}/mcp", server.base));
+}
+
+#[tokio::test]
+async fn a_token_is_refreshed_when_four_fifths_of_its_life_are_over_and_before_it_expires() {
+    for (age, expected, asked) in [(790, "first", 1), (805, "second", 2)] {
+        let server = Server::start().await;
+        let url = signed_in(&server, 1000).await.target().url.clone();
+        let stored = server.vault().credential("local", &url).await.unwrap().unwrap();
+        let mut older = serde_json::to_value(&stored).unwrap();
+        older["obtained_at"] = json!(older["obtained_at"].as_u64().unwrap() - age);
+        let older: Credential = serde_json::from_value(older).unwrap();
+        assert!(!older.is_expired());
+        server.vault().keep("local", &url, &older).await.unwrap();
+        assert_eq!(server.keeper().authorization().await.unwrap().unwrap(), header(expected), "{age} s old");
+        assert_eq!(server.asked("/token").len(), asked, "{age} s old");
+    }
 }
 
 #[tokio::test]
@@ -133,6 +149,75 @@ async fn an_unreachable_server_does_not_end_a_sign_in() {
 }
 
 #[tokio::test]
+async fn only_a_refused_grant_or_client_ends_a_sign_in() {
+    for (status, body) in [
+        (403, json!({})),
+        (404, json!("not found")),
+        (400, json!({ "error": "invalid_request" })),
+        (200, json!({ "hello": "from a captive portal" })),
+    ] {
+        let server = Server::start().await;
+        let keeper = signed_in(&server, 0).await;
+        server.script().tokens = vec![(status, body.clone())];
+        let error = keeper.authorization().await.unwrap_err();
+        assert_ne!(error.kind, Kind::SignIn, "{status} {body}: {error}");
+        server.script().tokens = vec![(200, token("second", None, 3600))];
+        assert_eq!(keeper.authorization().await.unwrap().unwrap(), "Bearer second", "{status} {body}");
+        assert_eq!(server.asked("/token")[2]["refresh_token"], "r1");
+    }
+    for code in ["invalid_grant", "invalid_client"] {
+        let server = Server::start().await;
+        let keeper = signed_in(&server, 0).await;
+        server.script().tokens = vec![(400, json!({ "error": code }))];
+        assert_eq!(keeper.authorization().await.unwrap_err().kind, Kind::SignIn, "{code}");
+    }
+}
+
+#[tokio::test]
+async fn a_valid_token_is_used_although_its_refresh_fails() {
+    let server = Server::start().await;
+    let keeper = nearly_over(&server).await;
+    server.script().tokens = vec![(403, json!({}))];
+    for _ in 0..5 {
+        assert_eq!(keeper.authorization().await.unwrap().unwrap(), "Bearer first");
+    }
+    assert_eq!(server.asked("/token").len(), 2, "one sign-in and one attempt");
+}
+
+/// A keeper whose token is due for a refresh and still valid.
+async fn nearly_over(server: &Server) -> Arc<Keeper> {
+    let url = signed_in(server, 1000).await.target().url.clone();
+    let stored = server.vault().credential("local", &url).await.unwrap().unwrap();
+    let mut older = serde_json::to_value(&stored).unwrap();
+    older["obtained_at"] = json!(older["obtained_at"].as_u64().unwrap() - 900);
+    server.vault().keep("local", &url, &serde_json::from_value(older).unwrap()).await.unwrap();
+    server.keeper()
+}
+
+#[tokio::test]
+async fn a_slow_refresh_holds_up_neither_valid_tokens_nor_other_credentials() {
+    let (slow, other) = (Server::start().await, Server::start().await);
+    let keeper = nearly_over(&slow).await;
+    let hold = Arc::new(tokio::sync::Semaphore::new(0));
+    slow.script().hold = Some(hold.clone());
+    let refreshing = keeper.authorization();
+    let meanwhile = async {
+        slow.was_asked("/token", 2).await;
+        let process = slow.keeper();
+        assert_eq!(process.authorization().await.unwrap().unwrap(), "Bearer first");
+        other.script().tokens = vec![(200, token("a", Some("r"), 0)), (200, token("b", None, 3600))];
+        let target = other.target(toolyard_oauth::client::Settings::default());
+        let of_other = Arc::new(Keeper::new(toolyard_oauth::Http::default(), slow.vault(), target, "local"));
+        other.sign_in(&of_other).await;
+        assert_eq!(of_other.authorization().await.unwrap().unwrap(), "Bearer b");
+        hold.add_permits(1);
+    };
+    let waiting = async { tokio::join!(refreshing, meanwhile) };
+    let (refreshed, ()) = tokio::time::timeout(std::time::Duration::from_secs(20), waiting).await.unwrap();
+    assert_eq!(refreshed.unwrap().unwrap(), "Bearer second");
+}
+
+#[tokio::test]
 async fn a_step_up_asks_for_the_union_of_scopes_and_only_once() {
     let server = Server::start().await;
     server.script().resource.as_mut().unwrap()["scopes_supported"] = json!(["read"]);
@@ -145,6 +230,9 @@ async fn a_step_up_asks_for_the_union_of_scopes_and_only_once() {
     let other = server.keeper();
     let sign_in = other.begin(&Challenge::default(), "http://127.0.0.1:1/oauth/callback").await.unwrap();
     assert!(sign_in.url.contains("scope=read+write"), "{}", sign_in.url);
+    // Some servers do not let a client ask for more than it was registered for.
+    let registered: Vec<_> = server.asked("/register").iter().map(|sent| sent["scope"].clone()).collect();
+    assert_eq!(registered, ["read", "read write"]);
     other.finish(&sign_in, &format!("code=c&state={}", sign_in.state())).await.unwrap();
     let used = keeper.renew(Some(&header("first")), &more).await.unwrap();
     let again = keeper.renew(used.as_ref(), &more).await.unwrap_err();

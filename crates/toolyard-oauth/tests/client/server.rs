@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 use std::convert::Infallible;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{Request, Response, StatusCode};
@@ -11,6 +11,7 @@ use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::{Value, json};
 use toolyard_model::Scope;
 use toolyard_oauth::Http;
@@ -67,7 +68,7 @@ impl Server {
     }
 
     pub(crate) fn script(&self) -> MutexGuard<'_, Script> {
-        self.script.lock().unwrap()
+        self.script.lock()
     }
 
     pub(crate) fn folder(&self) -> &std::path::Path {
@@ -177,7 +178,7 @@ async fn answer(
         json!(pairs)
     });
     let ((status, body), hold) = {
-        let mut script = script.lock().unwrap();
+        let mut script = script.lock();
         script.basic = basic.or(script.basic.take());
         (script.answer(&path, body), script.hold.clone())
     };

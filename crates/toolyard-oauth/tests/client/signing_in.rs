@@ -1,9 +1,10 @@
 //! Sign-ins in the browser and by device code: what is sent, and which redirects are refused.
 
 use serde_json::json;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use toolyard_link::http::Authorize as _;
 use toolyard_model::Principal;
-use toolyard_oauth::client::{Challenge, DeviceSignIn, Keeper, Page, SHARED, Settings, SignIns};
+use toolyard_oauth::client::{Callback, Challenge, DeviceSignIn, Keeper, Page, SHARED, Settings, SignIns};
 use toolyard_oauth::{Http, Kind};
 
 use crate::server::{Server, token};
@@ -105,6 +106,86 @@ async fn a_registration_is_reused_with_its_issuer_only() {
     server.script().resource.as_mut().unwrap()["authorization_servers"] = json!([issuer]);
     server.sign_in(&server.keeper()).await;
     assert_eq!(other.asked("/register").len(), 1);
+}
+
+#[tokio::test]
+async fn two_redirect_addresses_keep_two_registrations() {
+    let server = Server::start().await;
+    let keeper = server.keeper();
+    let command = "http://127.0.0.1:7780/oauth/callback";
+    let gateway = "http://127.0.0.1:7777/oauth/callback";
+    for (address, id) in [(command, "of-login"), (gateway, "of-gateway"), (command, "no"), (gateway, "no")] {
+        server.script().registration = (201, json!({ "client_id": id }));
+        let sign_in = keeper.begin(&Challenge::default(), address).await.unwrap();
+        let expected = if address == command { "client_id=of-login" } else { "client_id=of-gateway" };
+        assert!(sign_in.url.contains(expected), "{address}: {}", sign_in.url);
+    }
+    let registered = server.asked("/register");
+    assert_eq!(registered.len(), 2, "{registered:?}");
+}
+
+#[tokio::test]
+async fn a_client_of_the_config_is_not_sent_to_another_issuer() {
+    let (server, other) = (Server::start().await, Server::start().await);
+    let settings =
+        Settings { client_id: Some("mine".into()), client_secret: Some("s".into()), ..Settings::default() };
+    server.sign_in(&server.keeper_with(settings.clone())).await;
+    server.script().resource.as_mut().unwrap()["authorization_servers"] = json!([other.base]);
+    let begun = server.keeper_with(settings.clone()).begin(&Challenge::default(), REDIRECT).await;
+    let error = begun.unwrap_err();
+    assert_eq!(error.kind, Kind::Config);
+    assert!(error.to_string().contains(&server.base) && error.to_string().contains(&other.base), "{error}");
+    let named = Settings { issuer: Some(other.base.clone()), ..settings };
+    server.sign_in(&server.keeper_with(named)).await;
+    assert_eq!(other.asked("/token").len(), 1);
+}
+
+#[tokio::test]
+async fn a_client_with_a_secret_proves_itself_for_a_device_code() {
+    for method in ["client_secret_basic", "client_secret_post"] {
+        let server = Server::start().await;
+        server.script().metadata["token_endpoint_auth_methods_supported"] = json!([method]);
+        let settings = Settings {
+            client_id: Some("mine".into()),
+            client_secret: Some("s".into()),
+            ..Settings::default()
+        };
+        let keeper = server.keeper_with(settings.clone());
+        let (found, scopes) = keeper.prepare(&Challenge::default()).await.unwrap();
+        let (http, vault, target) = (Http::default(), server.vault(), server.target(settings));
+        DeviceSignIn::begin(&http, &vault, &target, found, &scopes, REDIRECT).await.unwrap();
+        let (sent, basic) = (server.asked("/device")[0].clone(), server.script().basic.take());
+        if method == "client_secret_basic" {
+            // base64 of `mine:s`
+            assert_eq!(basic.as_deref(), Some("Basic bWluZTpz"));
+        } else {
+            assert_eq!((&sent["client_id"], &sent["client_secret"]), (&json!("mine"), &json!("s")));
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_idle_connection_of_the_browser_does_not_delay_its_redirect() {
+    let callback = Callback::open(None).await.unwrap();
+    let uri = callback.redirect_uri();
+    let address = uri.strip_prefix("http://").unwrap().split('/').next().unwrap().to_owned();
+    let _idle = tokio::net::TcpStream::connect(&address).await.unwrap();
+    let browsing = async {
+        let mut browser = tokio::net::TcpStream::connect(&address).await.unwrap();
+        let request = "GET /oauth/callback?code=c&state=mine HTTP/1.1\r\nhost: x\r\n\r\n";
+        browser.write_all(request.as_bytes()).await.unwrap();
+        let mut page = String::new();
+        browser.read_to_string(&mut page).await.unwrap();
+        page
+    };
+    let signing_in = async {
+        let redirect = callback.wait("mine").await.unwrap();
+        assert_eq!(redirect.query, "code=c&state=mine");
+        redirect.answer(Ok(())).await;
+    };
+    let both = async { tokio::join!(browsing, signing_in) };
+    let (page, ()) = tokio::time::timeout(std::time::Duration::from_secs(5), both).await.unwrap();
+    assert!(page.contains("You are signed in"), "{page}");
 }
 
 #[tokio::test]

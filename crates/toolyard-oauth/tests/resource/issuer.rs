@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::convert::Infallible;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use data_encoding::BASE64URL_NOPAD;
@@ -11,6 +11,7 @@ use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
+use parking_lot::Mutex;
 use ring::rand::SystemRandom;
 use ring::signature::{
     ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, Ed25519KeyPair, KeyPair as _, RSA_PKCS1_SHA256,
@@ -80,7 +81,7 @@ impl Issuer {
     }
 
     pub(crate) fn asked(&self, path: &str) -> usize {
-        self.state.lock().unwrap().asked.get(path).copied().unwrap_or_default()
+        self.state.lock().asked.get(path).copied().unwrap_or_default()
     }
 
     pub(crate) fn settings(&self) -> ResourceSettings {
@@ -192,7 +193,7 @@ async fn answer(
     let authorization = request.headers().get("authorization").and_then(|value| value.to_str().ok());
     let authorization = authorization.map(str::to_owned);
     let body = request.into_body().collect().await.unwrap().to_bytes();
-    let mut state = state.lock().unwrap();
+    let mut state = state.lock();
     *state.asked.entry(path.clone()).or_default() += 1;
     let found = match path.as_str() {
         _ if state.is_broken => None,

@@ -11,7 +11,7 @@ async fn the_issuer_is_asked_once_about_an_opaque_token() {
     let server = issuer.server_with_introspection();
     let active =
         json!({ "active": true, "sub": "ann", "aud": format!("{GATEWAY}/mcp/wiki"), "groups": ["ops"] });
-    issuer.state.lock().unwrap().opaque.insert("opaque".into(), active);
+    issuer.state.lock().opaque.insert("opaque".into(), active);
     let mut checks = tokio::task::JoinSet::new();
     for _ in 0..32 {
         let server = server.clone();
@@ -26,7 +26,7 @@ async fn the_issuer_is_asked_once_about_an_opaque_token() {
     let before = issuer.asked("/introspect");
     assert!(server.check("opaque").is_some());
     assert_eq!(issuer.asked("/introspect"), before);
-    let authorization = issuer.state.lock().unwrap().authorization.clone();
+    let authorization = issuer.state.lock().authorization.clone();
     assert_eq!(authorization.as_deref(), Some("Basic eWFyZDpodXNo"));
 }
 
@@ -39,7 +39,7 @@ async fn an_inactive_token_is_refused_and_not_asked_about_again() {
     }
     assert_eq!(issuer.asked("/introspect"), 1);
     let elsewhere = json!({ "active": true, "sub": "ann", "aud": "https://other.example" });
-    issuer.state.lock().unwrap().opaque.insert("elsewhere".into(), elsewhere);
+    issuer.state.lock().opaque.insert("elsewhere".into(), elsewhere);
     assert!(matches!(refusal(&server, "elsewhere").await, Refusal::Invalid(_)));
 }
 

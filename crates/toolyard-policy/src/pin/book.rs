@@ -11,16 +11,23 @@ use super::lock::{LockState, Tools};
 use super::{Action, Class, Held, PinPolicy, Why};
 use crate::canonical::{canonical, digest_of};
 
-/// So many announced changes are remembered.
+/// How many announced changes are remembered.
 const REMEMBERED: usize = 20;
 
 /// The tools of one upstream as they were accepted.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Book {
     tools: BTreeMap<String, Pin>,
+    /// Whether a list of the upstream was compared before, even if it was empty: only the tools of the first list are
+    /// the first definitions, and all others were added later.
+    #[serde(default)]
+    is_begun: bool,
     /// The last changes that were accepted and reported, the newest last.
     #[serde(default)]
     announced: VecDeque<Announced>,
+    /// Why the record that this one replaces could not be read, until everything that is offered was approved.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    damage: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -41,7 +48,7 @@ pub struct Announced {
     pub at: u64,
 }
 
-/// What a review has found.
+/// The result of a review.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Reviewed {
     pub held: Vec<Held>,
@@ -50,7 +57,7 @@ pub struct Reviewed {
     pub is_changed: bool,
 }
 
-/// What a review goes by.
+/// The settings of a review.
 #[derive(Clone, Copy, Debug)]
 pub struct Terms<'a> {
     pub policy: &'a PinPolicy,
@@ -60,6 +67,11 @@ pub struct Terms<'a> {
 }
 
 impl Book {
+    /// A record in place of one that cannot be read: it holds what is offered until that is approved.
+    pub fn damaged(error: String) -> Self {
+        Self { damage: Some(error), ..Self::default() }
+    }
+
     pub fn announced(&self) -> impl DoubleEndedIterator<Item = &Announced> {
         self.announced.iter()
     }
@@ -71,20 +83,45 @@ impl Book {
         tools: impl Iterator<Item = (&'a str, &'a str)>,
         terms: Terms<'_>,
     ) -> Reviewed {
-        let is_first = self.tools.is_empty();
-        let mut reviewed = Reviewed::default();
+        let is_first = !self.is_begun && self.tools.is_empty() && self.damage.is_none();
+        // A record that cannot be read is left as it is until something is approved.
+        let is_changed = !self.is_begun && self.damage.is_none();
+        let mut reviewed = Reviewed { is_changed, ..Reviewed::default() };
+        self.is_begun = true;
         for (name, sent) in tools {
-            if let Some(held) = held_by_lock(name, sent, terms.lock) {
-                reviewed.held.extend(held);
-            } else {
-                self.review_one(name, sent, is_first, terms, &mut reviewed);
+            match held_by_lock(name, sent, terms.lock) {
+                Some(Some(held)) => reviewed.held.push(held),
+                Some(None) if self.damage.is_none() => {
+                    reviewed.is_changed |= self.record_locked(name, sent);
+                }
+                Some(None) => {}
+                None => self.review_one(name, sent, is_first, terms, &mut reviewed),
             }
         }
         self.announced.extend(reviewed.announced.iter().cloned());
         while self.announced.len() > REMEMBERED {
             self.announced.pop_front();
         }
+        let is_damage = |held: &Held| matches!(held.why, Why::DamagedRecord(_));
+        // A lock file decides alone, and what it accepts was not approved for the record.
+        let is_approved = *terms.lock == LockState::None && !self.tools.is_empty();
+        if self.damage.is_some() && is_approved && !reviewed.held.iter().any(is_damage) {
+            self.damage = None;
+            reviewed.is_changed = true;
+        }
         reviewed
+    }
+
+    /// Records a definition that a lock file accepts, so that the record is complete when the lock file is gone.
+    /// Returns whether the record is different now.
+    fn record_locked(&mut self, name: &str, sent: &str) -> bool {
+        let digest = digest_of(sent.as_bytes());
+        if self.tools.get(name).is_some_and(|pin| pin.sent == digest) {
+            return false;
+        }
+        let Ok(offered) = serde_json::from_str::<Value>(sent) else { return false };
+        self.tools.insert(name.to_owned(), Pin { definition: canonical(&offered), sent: digest });
+        true
     }
 
     fn review_one(
@@ -101,6 +138,11 @@ impl Book {
             return;
         }
         let Ok(offered) = serde_json::from_str::<Value>(sent) else { return };
+        if let (None, Some(error)) = (pin, &self.damage) {
+            let (tool, why) = (name.to_owned(), Why::DamagedRecord(error.clone()));
+            reviewed.held.push(Held { tool, why, differences: Vec::new(), offered });
+            return;
+        }
         let accepted = pin.map(|pin| serde_json::from_str::<Value>(&pin.definition).unwrap_or_default());
         let (classes, differences) = if let Some(accepted) = &accepted {
             (changed(accepted, &offered), differences(accepted, &offered))
@@ -213,6 +255,33 @@ mod tests {
     }
 
     #[test]
+    fn after_damage_every_tool_is_held_until_it_is_approved() {
+        let (mut book, policy) = (Book::damaged("line 1".to_owned()), PinPolicy::all(Action::Accept));
+        let (a, b) = (("a", A), ("b", r#"{"name":"b"}"#));
+        let held = review(&mut book, &[a, b], &policy, &LockState::None).held;
+        assert_eq!(held.iter().map(|held| &*held.tool).collect::<Vec<_>>(), ["a", "b"]);
+        assert_eq!(held[0].why, Why::DamagedRecord("line 1".to_owned()));
+        assert!(!held[0].is_locked());
+        book.accept(&held[0]);
+        let mut book: Book = serde_json::from_value(serde_json::to_value(&book).unwrap()).unwrap();
+        let reviewed = review(&mut book, &[a, b], &policy, &LockState::None);
+        assert_eq!(reviewed.held.iter().map(|held| &*held.tool).collect::<Vec<_>>(), ["b"]);
+        book.accept(&reviewed.held[0]);
+        assert!(review(&mut book, &[a, b], &policy, &LockState::None).is_changed);
+        let later = review(&mut book, &[a, b, ("c", "{}")], &policy, &LockState::None);
+        assert_eq!(later.held, [], "the record is whole again");
+    }
+
+    #[test]
+    fn a_lock_file_does_not_replace_a_damaged_record() {
+        let file = LockFileText::of([("a".to_owned(), serde_json::from_str(A).unwrap())].into());
+        let (mut book, policy) = (Book::damaged("line 1".to_owned()), PinPolicy::default());
+        assert_eq!(review(&mut book, &[("a", A)], &policy, &file), Reviewed::default());
+        let held = review(&mut book, &[("a", A)], &policy, &LockState::None).held;
+        assert_eq!(held[0].why, Why::DamagedRecord("line 1".to_owned()));
+    }
+
+    #[test]
     fn a_tool_that_is_new_is_announced_or_held() {
         let mut book = Book::default();
         let mut policy = PinPolicy::default();
@@ -222,6 +291,37 @@ mod tests {
         assert_eq!(review(&mut book, &[("a", A), b], &policy, &LockState::None).held[0].tool, "b");
         let announced = review(&mut book, &[("a", A), b], &PinPolicy::default(), &LockState::None).announced;
         assert_eq!(announced[0].classes, [Class::Added]);
+    }
+
+    #[test]
+    fn an_empty_list_is_the_first_one_too() {
+        let (mut book, policy) = (Book::default(), PinPolicy::all(Action::Hold));
+        assert!(review(&mut book, &[], &policy, &LockState::None).is_changed, "it is stored");
+        let mut book: Book = serde_json::from_value(serde_json::to_value(&book).unwrap()).unwrap();
+        let held = review(&mut book, &[("a", A)], &policy, &LockState::None).held;
+        assert_eq!(held[0].why, Why::Changed(vec![Class::Added]));
+        let mut book = Book::default();
+        review(&mut book, &[], &PinPolicy::default(), &LockState::None);
+        let announced = review(&mut book, &[("a", A)], &PinPolicy::default(), &LockState::None).announced;
+        assert_eq!(announced[0].classes, [Class::Added]);
+    }
+
+    #[test]
+    fn what_a_lock_file_accepted_is_compared_when_the_file_is_gone() {
+        let file = LockFileText::of([("a".to_owned(), serde_json::from_str(A).unwrap())].into());
+        let policy = PinPolicy::all(Action::Hold);
+        for first in [file, LockState::Unreadable("line 1".to_owned())] {
+            let mut book = Book::default();
+            assert!(review(&mut book, &[("a", A)], &policy, &first).is_changed);
+            let (held, is_locked) = (
+                review(&mut book, &[("a", EVIL)], &policy, &LockState::None).held,
+                matches!(first, LockState::Tools(_)),
+            );
+            let changed = vec![Class::Wording, Class::Instructions];
+            let added = vec![Class::Added, Class::Instructions];
+            assert_eq!(held[0].why, Why::Changed(if is_locked { changed } else { added }));
+            assert_eq!(review(&mut book, &[("a", A)], &policy, &LockState::None).held.is_empty(), is_locked);
+        }
     }
 
     #[test]
@@ -256,6 +356,7 @@ mod tests {
                 prop::sample::select(vec![Action::Accept, Action::Announce, Action::Hold]), Class::ALL.len(),
             ),
             lock in 0..3,
+            is_damaged in prop::bool::ANY,
         ) {
             let mut policy = PinPolicy::default();
             Class::ALL.iter().zip(actions).for_each(|((_, class), action)| policy.set(*class, action));
@@ -264,7 +365,7 @@ mod tests {
                 1 => LockState::Unreadable("line 1".to_owned()),
                 _ => LockFileText::of([("t0".to_owned(), serde_json::from_str(A).unwrap())].into()),
             };
-            let mut book = Book::default();
+            let mut book = if is_damaged { Book::damaged("line 1".to_owned()) } else { Book::default() };
             for offered in reviews {
                 let offered: Vec<(String, &str)> =
                     offered.into_iter().map(|(tool, variant)| (format!("t{tool}"), VARIANTS[variant])).collect();
@@ -275,7 +376,7 @@ mod tests {
                     prop_assert!(offer.iter().any(|(name, _)| *name == held.tool), "only what is offered is held");
                     let has_classes = match &held.why {
                         Why::Changed(classes) | Why::Locked(classes) => !classes.is_empty(),
-                        Why::NotInLock | Why::UnreadableLock(_) => true,
+                        Why::NotInLock | Why::UnreadableLock(_) | Why::DamagedRecord(_) => true,
                     };
                     prop_assert!(has_classes, "{} is held without a reason", held.tool);
                 }

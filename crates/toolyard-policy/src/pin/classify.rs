@@ -1,4 +1,4 @@
-//! In which ways one definition differs from another.
+//! Classifies the differences between two definitions.
 
 use serde_json::{Map, Value};
 

@@ -1,4 +1,4 @@
-//! What is different between two definitions, for people: one line for each place, words that went and came marked.
+//! The difference between two definitions, for people: one line for each place, with removed and added words marked.
 
 use std::collections::BTreeSet;
 
@@ -8,9 +8,9 @@ use similar::{ChangeTag, TextDiff};
 
 use super::text::is_hidden;
 
-/// So many places are shown; the rest are counted.
+/// How many places are shown; the rest are counted.
 const PLACES: usize = 20;
-/// So many characters of one place.
+/// How many characters of one place are shown.
 const LENGTH: usize = 600;
 /// Texts beyond this are not compared word by word.
 const COMPARED: usize = 20_000;
@@ -20,7 +20,7 @@ const COMPARED: usize = 20_000;
 pub struct Difference {
     /// As a JSON pointer.
     pub place: String,
-    /// What went as `[-words-]`, what came as `{+words+}`. Hidden characters are written out.
+    /// Removed text as `[-words-]`, added text as `{+words+}`. Hidden characters are written out.
     pub change: String,
 }
 
@@ -95,7 +95,7 @@ fn words(old: &str, new: &str) -> String {
     out
 }
 
-/// With hidden characters and line breaks written out.
+/// Writes out hidden characters and line breaks.
 fn shown(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for char in text.chars() {

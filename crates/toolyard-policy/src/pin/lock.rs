@@ -17,7 +17,7 @@ pub struct LockFile {
     pub upstreams: BTreeMap<String, Tools>,
 }
 
-/// What is known of an upstream from a lock file.
+/// The entry of an upstream in a lock file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum LockState {
     /// There is none, or it does not have this upstream.
@@ -40,7 +40,7 @@ impl LockFile {
         Ok(file)
     }
 
-    /// With one line for each member, so that version control shows what changed.
+    /// Writes one line for each member, so that version control shows what changed.
     pub fn render(&self) -> String {
         let sorted: Value = serde_json::from_str(&crate::canonical::canonical(&serde_json::json!(self)))
             .expect("canonical JSON is JSON");

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
 
-/// What a schema admits, compared to another.
+/// How a schema differs from another in what it admits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Change {
     pub(super) wording: bool,
@@ -32,7 +32,7 @@ impl Change {
     }
 }
 
-/// Nothing that validates.
+/// Keywords that do not validate.
 const WORDS: [&str; 6] = ["title", "description", "examples", "$comment", "deprecated", "$schema"];
 /// A larger number admits less.
 const LEAST: [&str; 6] =
@@ -163,7 +163,7 @@ fn properties(before: Option<&Value>, after: Option<&Value>) -> Change {
     own.and(common(before, after))
 }
 
-/// What both have.
+/// Compares the keywords that both schemas have.
 fn common(before: Option<&Value>, after: Option<&Value>) -> Change {
     let (Some(old), Some(new)) = (before.and_then(Value::as_object), after.and_then(Value::as_object)) else {
         return Change::default();

@@ -9,24 +9,21 @@ use cel::{Context, Program, Value as CelValue};
 use serde_json::Value;
 
 use super::Who;
+use super::loops::{Loops, Size};
 
 const LONGEST: usize = 2_048;
 /// The parser calls itself for each level.
 const DEEPEST: usize = 24;
-/// Loops within loops multiply.
 const MOST_LOOPS: usize = 2;
-/// So many values of the arguments are looked at where a condition has loops.
-const MOST_VALUES: usize = 1_000;
-/// The same where it has none.
-const MOST_PLAIN_VALUES: usize = 100_000;
-const LOOPS: [&str; 5] = [".all(", ".exists(", ".exists_one(", ".map(", ".filter("];
+/// The maximum number of values in the arguments.
+const MOST_VALUES: usize = 100_000;
 
 /// A compiled condition.
 #[derive(Clone)]
 pub struct Condition {
     source: Arc<str>,
     program: Arc<Program>,
-    most_values: usize,
+    loops: Loops,
 }
 
 impl fmt::Debug for Condition {
@@ -50,11 +47,6 @@ impl Condition {
         if depth(source) > DEEPEST {
             return Err(format!("it is nested more than {DEEPEST} levels deep"));
         }
-        let dense: String = source.split_whitespace().collect();
-        let loops: usize = LOOPS.iter().map(|one| dense.matches(one).count()).sum();
-        if loops > MOST_LOOPS {
-            return Err(format!("it has {loops} loops (`all`, `exists`, `map` …), more than {MOST_LOOPS}"));
-        }
         let compiled = catch_unwind(AssertUnwindSafe(|| Program::compile(source)));
         let program = compiled.map_err(|_| "it cannot be parsed".to_owned())?.map_err(|errors| {
             let text = errors.to_string();
@@ -64,22 +56,36 @@ impl Condition {
                 .unwrap_or("it cannot be parsed")
                 .to_owned()
         })?;
+        let loops = Loops::of(program.expression())?;
+        let count = loops.count;
+        if count > MOST_LOOPS {
+            return Err(format!("it has {count} loops (`all`, `exists`, `map` …), more than {MOST_LOOPS}"));
+        }
         let known = ["args", "tool", "who"];
         let references = program.references();
         let unknown = references.variables().into_iter().find(|name| !known.contains(name));
         // Loops have variables of their own.
-        if let Some(unknown) = unknown.filter(|_| loops == 0) {
+        if let Some(unknown) = unknown.filter(|_| count == 0) {
             return Err(format!("`{unknown}` is not known; there are `args`, `tool` and `who`"));
         }
-        let most_values = if loops > 0 { MOST_VALUES } else { MOST_PLAIN_VALUES };
-        Ok(Self { source: source.into(), program: Arc::new(program), most_values })
+        Ok(Self { source: source.into(), program: Arc::new(program), loops })
+    }
+
+    /// Whether it can be applied to these arguments in a bounded time.
+    pub(super) fn check_size<R>(&self, who: &Who<'_, R>, args: &Value) -> Result<(), String> {
+        let size = Size::of(args, who.roles.len(), MOST_VALUES);
+        if size.values > MOST_VALUES {
+            return Err(format!("the arguments have more than {MOST_VALUES} values"));
+        }
+        if !self.loops.can_afford(&size) {
+            return Err("the arguments are too large for the loops of the condition".to_owned());
+        }
+        Ok(())
     }
 
     /// Whether it holds; an error if it is not a plain yes or no.
     pub fn holds<R: AsRef<str>>(&self, who: &Who<'_, R>, tool: &str, args: &Value) -> Result<bool, String> {
-        if values(args, self.most_values) > self.most_values {
-            return Err(format!("the arguments have more than {} values", self.most_values));
-        }
+        self.check_size(who, args)?;
         let run = || {
             let mut context = Context::default();
             let roles: Vec<&str> = who.roles.iter().map(AsRef::as_ref).collect();
@@ -99,7 +105,10 @@ impl Condition {
 
 /// How deep brackets, signs and choices are nested at most, whatever is in quotes.
 fn depth(source: &str) -> usize {
-    let (mut open, mut deepest, mut signs, mut choices) = (0_usize, 0, 0, 0);
+    let mut open = 0_usize;
+    let mut deepest = 0;
+    let mut signs = 0;
+    let mut choices = 0;
     for char in source.chars() {
         match char {
             '(' | '[' | '{' => open += 1,
@@ -111,21 +120,4 @@ fn depth(source: &str) -> usize {
         deepest = deepest.max(open + signs + choices);
     }
     deepest
-}
-
-/// How many values there are, counted no further than needed.
-fn values(value: &Value, most: usize) -> usize {
-    let mut count = 1;
-    let inner: Box<dyn Iterator<Item = &Value>> = match value {
-        Value::Array(items) => Box::new(items.iter()),
-        Value::Object(members) => Box::new(members.values()),
-        _ => return count,
-    };
-    for one in inner {
-        if count > most {
-            break;
-        }
-        count += values(one, most);
-    }
-    count
 }

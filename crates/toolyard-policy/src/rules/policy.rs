@@ -2,18 +2,19 @@
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::Arc;
 
+use parking_lot::{Mutex, RwLock};
 use serde_json::Value;
 
 use super::{Annotations, Do, Rule, Target, Who};
 
-/// So many principals, classes and targets are remembered; beyond that everything is compiled again.
+/// How many principals, classes and targets are remembered; beyond that everything is compiled again.
 const REMEMBERED: usize = 100_000;
 /// The rules for longer ids, which clients can invent, are compiled each time.
 const LONGEST: usize = 256;
 
-/// What is done with a call, and by which rule; by the default where there is none.
+/// The decision about a call, and the rule that made it; no rule if it is the default.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decision {
     pub action: Do,
@@ -33,12 +34,12 @@ pub struct Policy {
     rules: Arc<[Rule]>,
     default: Do,
     names_resources: bool,
-    classes: Mutex<HashMap<Box<[usize]>, Arc<Class>>>,
+    classes: Mutex<HashMap<Box<[usize]>, Arc<PrincipalClass>>>,
     hasher: RandomState,
-    principals: RwLock<HashMap<u64, (Known, Arc<Class>)>>,
+    principals: RwLock<HashMap<u64, (Known, Arc<PrincipalClass>)>>,
 }
 
-/// What the class of a principal follows from.
+/// The properties that determine the class of a principal.
 #[derive(PartialEq, Eq)]
 struct Known {
     name: String,
@@ -72,7 +73,9 @@ impl Eq for Policy {}
 
 impl Policy {
     pub fn new(rules: Vec<Rule>, default: Do) -> Self {
-        let (classes, hasher, principals) = (Mutex::default(), RandomState::new(), RwLock::default());
+        let classes = Mutex::default();
+        let hasher = RandomState::new();
+        let principals = RwLock::default();
         let names_resources = rules.iter().any(|rule| !rule.names.resources.is_empty());
         Self { rules: rules.into(), default, names_resources, classes, hasher, principals }
     }
@@ -91,16 +94,16 @@ impl Policy {
     }
 
     /// The class of a principal.
-    pub fn class_of<R: AsRef<str>>(&self, who: &Who<'_, R>) -> Arc<Class> {
+    pub fn class_of<R: AsRef<str>>(&self, who: &Who<'_, R>) -> Arc<PrincipalClass> {
         let roles: Vec<&str> = who.roles.iter().map(AsRef::as_ref).collect();
         let key = self.hasher.hash_one((who.name, &roles, who.class));
-        let known = self.principals.read().unwrap_or_else(PoisonError::into_inner);
+        let known = self.principals.read();
         if let Some((_, class)) = known.get(&key).filter(|(known, _)| known.is(who)) {
             return class.clone();
         }
         drop(known);
         let class = self.compile(who);
-        let mut known = self.principals.write().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.principals.write();
         if known.len() >= REMEMBERED {
             known.clear();
         }
@@ -110,10 +113,10 @@ impl Policy {
         class
     }
 
-    fn compile<R: AsRef<str>>(&self, who: &Who<'_, R>) -> Arc<Class> {
+    fn compile<R: AsRef<str>>(&self, who: &Who<'_, R>) -> Arc<PrincipalClass> {
         let concerning = self.rules.iter().enumerate().filter(|(_, rule)| rule.concerns(who));
         let rules: Box<[usize]> = concerning.map(|(at, _)| at).collect();
-        let mut classes = self.classes.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut classes = self.classes.lock();
         if classes.len() >= REMEMBERED {
             classes.clear();
         }
@@ -122,7 +125,7 @@ impl Policy {
             u32::try_from(NEXT_CLASS.fetch_add(1, std::sync::atomic::Ordering::Relaxed)).unwrap_or(u32::MAX);
         let new = || {
             let (all, default) = (self.rules.clone(), self.default);
-            Arc::new(Class { id, all, rules: rules.clone(), default, verdicts: Default::default() })
+            Arc::new(PrincipalClass { id, all, rules: rules.clone(), default, verdicts: Default::default() })
         };
         classes.entry(rules.clone()).or_insert_with(new).clone()
     }
@@ -132,7 +135,7 @@ impl Policy {
 static NEXT_CLASS: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(1);
 
 /// Principals that the same rules concern.
-pub struct Class {
+pub struct PrincipalClass {
     id: u32,
     all: Arc<[Rule]>,
     /// The rules that concern it, in order.
@@ -145,23 +148,23 @@ pub struct Class {
 /// A verdict, and what of the target it follows from.
 type Compiled = ((Annotations, bool), Arc<Verdict>);
 
-impl std::fmt::Debug for Class {
+impl std::fmt::Debug for PrincipalClass {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Class({})", self.id)
+        write!(f, "PrincipalClass({})", self.id)
     }
 }
 
-impl Class {
+impl PrincipalClass {
     /// Different for every two classes of a process.
     pub fn id(&self) -> u32 {
         self.id
     }
 
-    /// What the rules come to for a target.
+    /// The verdict of the rules for a target.
     pub fn verdict(&self, target: &Target<'_>) -> Arc<Verdict> {
         let basis = (target.annotations, target.is_trusted);
         let verdicts = &self.verdicts[target.kind as usize];
-        let known = verdicts.read().unwrap_or_else(PoisonError::into_inner);
+        let known = verdicts.read();
         if let Some((_, verdict)) = known.get(target.canonical).filter(|(known, _)| *known == basis) {
             return verdict.clone();
         }
@@ -170,7 +173,7 @@ impl Class {
         if target.canonical.len() > LONGEST {
             return verdict;
         }
-        let mut known = verdicts.write().unwrap_or_else(PoisonError::into_inner);
+        let mut known = verdicts.write();
         if known.len() >= REMEMBERED {
             known.clear();
         }
@@ -199,7 +202,7 @@ impl Class {
     }
 }
 
-/// What the rules come to for one class and target.
+/// The verdict of the rules for one class and target.
 #[derive(Debug)]
 pub struct Verdict {
     rules: Arc<[Rule]>,

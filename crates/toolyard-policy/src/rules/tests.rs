@@ -195,30 +195,103 @@ fn a_condition_that_fails_denies() {
         assert!(decision.error.is_some());
     }
     assert!(check("args.amount", json!({ "amount": 5 })).error.is_some(), "neither true nor false");
-    let many = json!({ "list": vec![1; 2_000] });
-    assert!(check("args.list.all(x, x == 1)", many).error.is_some(), "too many values for a loop");
+    let many = |count: usize| json!({ "list": vec![1; count] });
+    assert!(check("args.list.all(x, x == 1)", many(3_000)).error.is_some(), "too many values for a loop");
+    assert_eq!(check("args.list.all(x, x == 1)", many(1_000)).error, None);
+    let nested = "args.list.all(x, args.list.exists(y, x == y))";
+    assert_eq!(check(nested, many(100)).error, None);
+    assert!(check(nested, many(200)).error.is_some(), "too many values for a loop in a loop");
+    let one_after_the_other = "args.list.all(x, x == 1) && args.list.exists(y, y == 1)";
+    assert_eq!(check(one_after_the_other, many(1_000)).error, None);
+}
+
+/// The longest list of this value that a condition is applied to, and how long that takes.
+fn slowest(when: &str, value: &Value) -> (usize, Duration) {
+    let who: Who<'_, &str> = Who { name: "alice", roles: &[], class: "" };
+    let condition = Condition::compile(when).unwrap();
+    let args = |count: usize| json!({ "list": vec![value; count], "text": "x".repeat(count) });
+    let is_too_large = |count: usize| condition.check_size(&who, &args(count)).is_err();
+    let (mut most, mut step) = (1, 4_096);
+    while step > 0 {
+        if !is_too_large(most + step) {
+            most += step;
+        }
+        step /= 2;
+    }
+    let args = args(most);
+    let start = Instant::now();
+    let result = condition.holds(&who, "s:x", &args);
+    let took = start.elapsed();
+    assert!(result.is_ok(), "{when}: {result:?}");
+    (most, took)
+}
+
+#[test]
+fn the_worst_arguments_of_a_condition_take_a_bounded_time() {
+    for (when, value) in [
+        ("args.list.all(x, args.list.all(y, x == y))", json!(1)),
+        ("args.list.all(x, args.list.all(y, x == y))", json!("a text of thirty-two characters.")),
+        ("args.list.all(x, args.list.all(y, y in args.list && !(2 in args.list)))", json!(1)),
+        ("args.list.all(x, !args.text.contains('b'))", json!(1)),
+        ("args.list.all(x, x.matches('^/srv/[a-z]{1,30}/\\\\w+$'))", json!("/srv/shared/file")),
+        ("args.list.map(x, args.list).all(l, 2 in l || true)", json!(1)),
+        ("args.list.map(x, args.text + args.text).all(t, size(t) > 0)", json!(1)),
+    ] {
+        let (most, took) = slowest(when, &value);
+        // Unoptimized code takes about ten times as long.
+        let limit = Duration::from_secs(if cfg!(debug_assertions) { 10 } else { 1 });
+        assert!(took < limit, "{took:?} for {most} values: {when}");
+    }
 }
 
 #[test]
 fn conditions_are_checked_when_they_are_compiled() {
-    for wrong in ["args.", "unknown == 1", "args.a.all(x, x.all(y, y.all(z, z)))"] {
+    let pattern_of_a_client = "args.a.matches(args.b)";
+    for wrong in ["args.", "unknown == 1", "args.a.all(x, x.all(y, y.all(z, z)))", pattern_of_a_client] {
         assert!(Condition::compile(wrong).is_err(), "{wrong}");
     }
     assert!(Condition::compile(&"(".repeat(5_000)).is_err());
     assert!(Condition::compile(&"(".repeat(2_000)).is_err());
 }
 
+/// So many rules; the last one allows the call of the test. Of the others, every tenth has a condition in CEL and every
+/// hundredth is about the very call and fails only by its arguments.
+fn rules_before_the_matching_one(count: usize) -> Vec<Rule> {
+    let tools = |pattern: String| Names { tools: vec![pattern], ..Names::default() };
+    let mut rules: Vec<Rule> = (1..count)
+        .map(|n| match n {
+            _ if n % 100 == 0 => {
+                let test = Test { equals: Some(json!(-1)), ..Test::default() };
+                Rule {
+                    names: tools("files:*".to_owned()),
+                    args: vec![("/n".to_owned(), test)],
+                    ..rule(Do::Deny)
+                }
+            }
+            _ if n % 10 == 0 => {
+                let when = Some(Condition::compile(&format!("args.n == {n}")).unwrap());
+                Rule { names: tools(format!("server{n}:*")), when, ..rule(Do::Deny) }
+            }
+            _ => {
+                let who = vec![format!("user{n}")];
+                Rule { who, names: tools(format!("server{n}:*")), ..rule(Do::Deny) }
+            }
+        })
+        .collect();
+    let below = Test { below: Some("/data".to_owned()), ..Test::default() };
+    let args = vec![("/path".to_owned(), below)];
+    rules.push(Rule { who: vec!["role:ops".to_owned()], args, ..rule(Do::Allow) });
+    rules
+}
+
+/// With `TOOLYARD_FIGURES`, which `cargo xtask bench --rules` sets for a release build, the difference in time counts.
+#[expect(clippy::print_stderr, reason = "a figure for people")]
 #[test]
-fn a_thousand_rules_cost_no_more_than_one() {
-    let rules = |count: usize| -> Vec<Rule> {
-        let one = |n: usize| Rule {
-            who: vec![format!("user{n}")],
-            names: Names { tools: vec![format!("server{n}:*")], ..Names::default() },
-            ..rule(Do::Deny)
-        };
-        (0..count).map(one).collect()
-    };
-    let (one, many) = (Policy::new(rules(1), Do::Allow), Policy::new(rules(1_000), Do::Allow));
+fn a_call_with_a_thousand_rules_costs_less_than_ten_with_one() {
+    let (one, many) = (
+        Policy::new(rules_before_the_matching_one(1), Do::Deny),
+        Policy::new(rules_before_the_matching_one(1_000), Do::Deny),
+    );
     let who: Who<'_, &str> = Who { name: "alice", roles: &["ops"], class: "" };
     let tool = Target {
         kind: Kind::Tool,
@@ -226,12 +299,19 @@ fn a_thousand_rules_cost_no_more_than_one() {
         annotations: Annotations::default(),
         is_trusted: false,
     };
+    let args = json!({ "path": "/data/x", "n": 5 });
+    assert_eq!(many.class_of(&who).verdict(&tool).decide(&who, tool.canonical, &args).rule, Some(999));
+    // As a call does: it is looked up when it is dispatched and in both steps, and the last one decides.
     let time = |policy: &Policy| {
         let start = Instant::now();
-        for _ in 0..500 {
-            std::hint::black_box(policy.class_of(&who).verdict(&tool).settled());
+        for _ in 0..200 {
+            for _ in 0..2 {
+                std::hint::black_box(policy.class_of(&who).verdict(&tool).settled());
+            }
+            let verdict = policy.class_of(&who).verdict(&tool);
+            assert_eq!(verdict.decide(&who, tool.canonical, &args).action, Do::Allow);
         }
-        start.elapsed() / 500
+        start.elapsed() / 200
     };
     // The fastest of many short rounds, in turns, so that the load of the machine meets both.
     let (mut of_one, mut of_many) = (time(&one), time(&many));
@@ -239,8 +319,10 @@ fn a_thousand_rules_cost_no_more_than_one() {
         of_one = of_one.min(time(&one));
         of_many = of_many.min(time(&many));
     }
-    assert!(of_many < of_one * 3, "{of_many:?} for a thousand rules, {of_one:?} for one");
-    // A call is looked up when it is dispatched and in both steps; without rules it is not looked up at all.
-    let of_call = of_many * 3;
-    assert!(cfg!(debug_assertions) || of_call <= Duration::from_micros(1), "{of_call:?} for a call");
+    assert!(of_many < of_one * 10, "{of_many:?} for a thousand rules, {of_one:?} for one");
+    if std::env::var_os("TOOLYARD_FIGURES").is_some() {
+        let more = of_many.saturating_sub(of_one);
+        eprintln!("a call costs {of_one:?} with one rule and {of_many:?} with a thousand: {more:?} more");
+        assert!(more <= Duration::from_micros(1), "a thousand rules cost {more:?} more per call than one");
+    }
 }

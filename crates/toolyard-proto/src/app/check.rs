@@ -34,7 +34,7 @@ impl Offered {
 
 /// An invalid tool.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Refusal {
+pub struct RefusedTool {
     pub name: String,
     pub reason: String,
 }
@@ -46,8 +46,10 @@ pub fn check_tools(
     app: (&UpstreamId, &str),
     tools: &[Raw],
     schema: impl Fn(&Raw) -> Result<Raw, String>,
-) -> (Vec<Offered>, Vec<Refusal>) {
-    let (mut good, mut bad, mut taken) = (Vec::new(), Vec::new(), HashSet::new());
+) -> (Vec<Offered>, Vec<RefusedTool>) {
+    let mut good = Vec::new();
+    let mut bad = Vec::new();
+    let mut taken = HashSet::new();
     for (at, tool) in tools.iter().enumerate() {
         let given_name = tool.member("name").and_then(|name| name.as_string());
         let checked = match &given_name {
@@ -63,7 +65,7 @@ pub fn check_tools(
         match checked {
             Ok(offered) => good.push(offered),
             Err(reason) => {
-                bad.push(Refusal { name: given_name.unwrap_or_else(|| format!("tools[{at}]")), reason });
+                bad.push(RefusedTool { name: given_name.unwrap_or_else(|| format!("tools[{at}]")), reason });
             }
         }
     }

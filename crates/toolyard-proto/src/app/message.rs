@@ -4,7 +4,7 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::{MOST_PARTIAL, Refusal, VERSION};
+use super::{MOST_PARTIAL, RefusedTool, VERSION};
 use crate::Raw;
 use crate::splice::elements;
 use crate::token::is_nonce;
@@ -193,11 +193,11 @@ pub struct Registered {
     pub version: u32,
     /// The canonical ids of the tools that are offered.
     pub tools: Vec<String>,
-    pub refused: Vec<Refusal>,
+    pub refused: Vec<RefusedTool>,
 }
 
 impl Registered {
-    pub fn new(app_id: &str, session_id: &str, tools: Vec<String>, refused: Vec<Refusal>) -> Self {
+    pub fn new(app_id: &str, session_id: &str, tools: Vec<String>, refused: Vec<RefusedTool>) -> Self {
         Self {
             app_id: app_id.to_owned(),
             session_id: session_id.to_owned(),

@@ -14,13 +14,13 @@ pub fn missing_result() -> Raw {
     failed("Missing result property", None)
 }
 
-/// From `{success, data, error}`, or from a result in MCP's own form (`content`, `isError`, …).
+/// Converts `{success, data, error}`, or a result in MCP's own form (`content`, `isError`, …).
 pub fn to_tool_result(result: &Raw) -> Raw {
     if result.is_null() {
         return failed("Null result", None);
     }
     if !result.is_object() {
-        return failed("its answer is no object with `success`", None);
+        return failed("its answer is not an object with `success`", None);
     }
     match result.member("success").and_then(|success| success.read::<bool>().ok()) {
         Some(true) => succeeded(&result.member("data").unwrap_or_else(|| json!(null).into())),

@@ -227,3 +227,16 @@ fn failures_are_marked_as_such() {
     let missing: Value = missing_result().read().unwrap();
     assert_eq!(missing["content"][0]["text"], "Missing result property");
 }
+
+#[test]
+fn a_part_of_a_result_holds_at_most_64_kib() {
+    let part = |length: usize| {
+        let text = "x".repeat(length);
+        let message = json!({ "type": "toolPartial", "correlationId": 1, "content": text });
+        AppMessage::parse(&Bytes::from(message.to_string()))
+    };
+    let around = json!([{ "type": "text", "text": "" }]).to_string().len();
+    assert!(matches!(part(64 * 1024 - around), Ok(AppMessage::Partial(_))));
+    let refused = part(64 * 1024 - around + 1).unwrap_err();
+    assert!(refused.to_string().contains("at most 64 KiB"), "{refused}");
+}

@@ -27,7 +27,9 @@ pub struct EventDecoder {
 
 impl EventDecoder {
     pub fn new(limit: usize) -> Self {
-        let (buffer, event, data) = (BytesMut::new(), Event::default(), Vec::new());
+        let buffer = BytesMut::new();
+        let event = Event::default();
+        let data = Vec::new();
         Self { buffer, seen: 0, limit, event, data, has_data: false, after_cr: false }
     }
 
@@ -118,15 +120,27 @@ pub fn encode(message: &[u8], id: Option<&str>) -> Bytes {
     out.freeze()
 }
 
-/// Where the first event in `bytes` ends, its blank line included. Otherwise, where to continue when more has arrived:
-/// nothing before that place can be the end. A carriage return at the very end may be half of a line end.
-pub fn event_end(bytes: &[u8], from: usize) -> Result<usize, usize> {
-    let mut line = from;
+/// How far the search for the end of an event has come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Searched {
+    /// The start of the line whose end has not been found.
+    line: usize,
+    /// Where to continue when more has arrived. What comes before is not read again, or a long line that arrives in
+    /// many pieces would cost the square of its length.
+    next: usize,
+}
+
+/// The end of the first event in `bytes`, its blank line included. Otherwise, how far the search has come. A carriage
+/// return at the very end may be half of a line end.
+pub fn event_end(bytes: &[u8], from: Searched) -> Result<usize, Searched> {
+    let Searched { mut line, mut next } = from;
     loop {
-        let Some(step) = memchr2(b'\n', b'\r', &bytes[line..]) else { return Err(line) };
-        let end = line + step;
-        let next = match (bytes[end], bytes.get(end + 1)) {
-            (b'\r', None) => return Err(line),
+        let Some(step) = memchr2(b'\n', b'\r', &bytes[next..]) else {
+            return Err(Searched { line, next: bytes.len() });
+        };
+        let end = next + step;
+        next = match (bytes[end], bytes.get(end + 1)) {
+            (b'\r', None) => return Err(Searched { line, next: end }),
             (b'\r', Some(b'\n')) => end + 2,
             _ => end + 1,
         };
@@ -209,15 +223,33 @@ mod tests {
         let text = ":x\r\n\r\nevent: message\ndata: {\"a\":\ndata: 1}\n\ndata:x\r\rdata: y\n\nid: 1\n\n";
         let bytes = Bytes::from_static(text.as_bytes());
         let (mut at, mut found) = (0, Vec::new());
-        while let Ok(end) = event_end(&bytes[at..], 0) {
+        while let Ok(end) = event_end(&bytes[at..], Searched::default()) {
             found.push(data_of(&bytes.slice(at..at + end)));
             at += end;
         }
         assert_eq!(at, bytes.len());
         let found: Vec<Option<&[u8]>> = found.iter().map(Option::as_deref).collect();
         assert_eq!(found, [None, Some(&b"{\"a\":\n1}"[..]), Some(b"x"), Some(b"y"), None]);
-        assert_eq!(event_end(b"data: 1\ndata: 2", 0), Err(8));
-        assert_eq!(event_end(b"data: 1\ndata: 2\n\n", 8), Ok(17));
-        assert_eq!(event_end(b"data: 1\r\n\r", 0), Err(9));
+    }
+
+    /// What was searched is overwritten with line ends, which would be found if it were read again.
+    #[test]
+    fn the_end_of_an_event_is_found_without_reading_any_byte_again() {
+        for text in ["data: 1\ndata: 22\n\n", "data: 1\r\ndata: 22\r\n\r\n", ": x\rdata: 1\r\r: y\n"] {
+            let whole = event_end(text.as_bytes(), Searched::default()).unwrap();
+            let (mut bytes, mut searched) = (Vec::new(), Searched::default());
+            let found = text.bytes().find_map(|byte| {
+                bytes.push(byte);
+                let found = event_end(&bytes, searched);
+                if let Err(so_far) = found {
+                    let unread = bytes.len() - so_far.next;
+                    assert!(unread == 0 || (unread == 1 && byte == b'\r'), "{unread} of {bytes:?}");
+                    bytes[..so_far.next].fill(b'\n');
+                    searched = so_far;
+                }
+                found.ok()
+            });
+            assert_eq!(found, Some(whole), "{text:?}");
+        }
     }
 }

@@ -26,7 +26,7 @@ pub(super) struct Envelope<'a> {
     pub(super) result: Option<&'a str>,
     #[serde(borrow, default, deserialize_with = "present")]
     pub(super) error: Option<&'a str>,
-    /// Of `params`, where that was quickly done.
+    /// The outline of `params`, if the scan recorded one.
     #[serde(skip)]
     pub(super) outline: Option<Outline>,
 }
@@ -58,7 +58,7 @@ impl<'a> Envelope<'a> {
     }
 }
 
-/// Nothing may stand there twice.
+/// Sets a member; `None` if it is a duplicate.
 fn put<T>(slot: &mut Option<T>, value: T) -> Option<()> {
     slot.replace(value).is_none().then_some(())
 }

@@ -1,4 +1,4 @@
-//! What can be checked of a JSON text that passes in pieces: how deep it nests, and whether it is complete.
+//! Checks of a JSON text that passes in pieces: how deep it nests, and whether it is complete.
 
 use memchr::memchr2;
 
@@ -8,11 +8,11 @@ use super::MAX_NESTING;
 #[derive(Debug, Default)]
 pub struct Nesting {
     depth: usize,
-    place: Place,
+    place: NestingPlace,
 }
 
 #[derive(Debug, Default, PartialEq, Eq)]
-enum Place {
+enum NestingPlace {
     #[default]
     Before,
     Inside,
@@ -28,9 +28,9 @@ impl Nesting {
         let mut at = 0;
         while at < piece.len() {
             at = match self.place {
-                Place::InString => self.pass_string(piece, at),
-                Place::Escaped => {
-                    self.place = Place::InString;
+                NestingPlace::InString => self.pass_string(piece, at),
+                NestingPlace::Escaped => {
+                    self.place = NestingPlace::InString;
                     at + 1
                 }
                 _ => {
@@ -44,28 +44,28 @@ impl Nesting {
 
     /// Whether all that was opened has been closed.
     pub fn is_complete(&self) -> bool {
-        self.place == Place::After
+        self.place == NestingPlace::After
     }
 
     fn take(&mut self, byte: u8) -> Result<(), &'static str> {
         match (byte, &self.place) {
             (b' ' | b'\t' | b'\r' | b'\n', _) => {}
-            (_, Place::After) => return Err("its answer goes on after its end"),
-            (b'{', _) | (b'[', Place::Inside) => {
-                self.place = Place::Inside;
+            (_, NestingPlace::After) => return Err("its answer goes on after its end"),
+            (b'{', _) | (b'[', NestingPlace::Inside) => {
+                self.place = NestingPlace::Inside;
                 self.depth += 1;
                 if self.depth > MAX_NESTING {
                     return Err("its answer is nested too deep");
                 }
             }
-            (_, Place::Before) => return Err("its answer is not a JSON object"),
+            (_, NestingPlace::Before) => return Err("its answer is not a JSON object"),
             (b'}' | b']', _) => {
                 self.depth -= 1;
                 if self.depth == 0 {
-                    self.place = Place::After;
+                    self.place = NestingPlace::After;
                 }
             }
-            (b'"', _) => self.place = Place::InString,
+            (b'"', _) => self.place = NestingPlace::InString,
             _ => {}
         }
         Ok(())
@@ -74,7 +74,7 @@ impl Nesting {
     /// Goes on inside a string; gives where to read next.
     fn pass_string(&mut self, piece: &[u8], at: usize) -> usize {
         let Some(step) = memchr2(b'"', b'\\', &piece[at..]) else { return piece.len() };
-        self.place = if piece[at + step] == b'"' { Place::Inside } else { Place::Escaped };
+        self.place = if piece[at + step] == b'"' { NestingPlace::Inside } else { NestingPlace::Escaped };
         at + step + 1
     }
 }

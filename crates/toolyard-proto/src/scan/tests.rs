@@ -98,7 +98,7 @@ fn it_is_as_strict_as_the_library() {
 }
 
 #[test]
-fn what_nests_very_deeply_is_left_to_the_library() {
+fn deeply_nested_text_is_left_to_the_library() {
     let nested = |depth: usize| "[".repeat(depth) + &"]".repeat(depth);
     assert!(is_taken(&nested(DEEPEST)));
     assert!(!is_taken(&nested(DEEPEST + 1)));

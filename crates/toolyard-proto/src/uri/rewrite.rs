@@ -1,16 +1,16 @@
 //! Shows the URIs in what an upstream sent, and only those: a raw result goes in, and it comes out with text
 //! inserted into its URIs and every other byte as it was.
 //!
-//! [`Place::member`] and [`Place::item`] are the list of where MCP puts the URI of a resource. Everything else is
-//! passed over, above all `structuredContent`, schemas, arguments and the text of content, which may hold keys of
-//! the same names. Left alone on purpose: the sampling messages inside an `input_required` result, even where a
-//! tool result in them links a resource. They are a prompt that the upstream composed for a model, about its own
-//! tools; no client reads resources for it.
+//! [`ValuePlace::member`] and [`ValuePlace::item`] are the list of where MCP puts the URI of a resource. Everything
+//! else is passed over, above all `structuredContent`, schemas, arguments and the text of content, which may hold keys
+//! of the same names. Left alone on purpose: the sampling messages inside an `input_required` result, even where a tool
+//! result in them links a resource. They are a prompt that the upstream composed for a model, about its own tools; no
+//! client reads resources for it.
 
 use memchr::memmem;
 
 use super::Insertion;
-use super::walk::{Text, Walker};
+use super::walk::{JsonString, Walker};
 use crate::name::UpstreamId;
 
 /// The kind of the raw JSON, which determines where URIs are in it.
@@ -52,14 +52,14 @@ pub fn map_result(kind: ResultKind, id: &UpstreamId, raw: &[u8]) -> Option<Vec<u
 }
 
 /// A string that is a URI: where its text starts, and what to insert.
-struct Found {
+struct FoundUri {
     at: usize,
     insertion: Insertion,
 }
 
-/// What a value is to MCP.
+/// The role of a value in MCP.
 #[derive(Clone, Copy)]
-enum Place {
+enum ValuePlace {
     Root(ResultKind),
     Messages,
     Message,
@@ -84,7 +84,7 @@ enum Place {
     Other,
 }
 
-impl Place {
+impl ValuePlace {
     fn member(self, key: &str) -> Self {
         use ResultKind::{
             DirectoryResult, PromptResult, ReadResult, ResourceEntry, SkillEntry, SkillResult, TemplateEntry,
@@ -137,23 +137,23 @@ fn holds_escaped_letter(raw: &[u8]) -> bool {
     memmem::find_iter(raw, b"\\u00").any(|at| matches!(raw.get(at + 4), Some(b'4'..=b'7')))
 }
 
-fn find_uris(kind: ResultKind, json: &str) -> Option<Vec<Found>> {
+fn find_uris(kind: ResultKind, json: &str) -> Option<Vec<FoundUri>> {
     let mut walker = Walker::new(json);
     let mut found = Vec::new();
-    visit(&mut walker, Place::Root(kind), &mut found)?;
+    visit(&mut walker, ValuePlace::Root(kind), &mut found)?;
     walker.is_at_end().then_some(found)
 }
 
-fn visit(walker: &mut Walker<'_>, place: Place, found: &mut Vec<Found>) -> Option<()> {
+fn visit(walker: &mut Walker<'_>, place: ValuePlace, found: &mut Vec<FoundUri>) -> Option<()> {
     match (place, walker.peek()?) {
-        (Place::Other, _) => walker.skip(),
-        (Place::Content | Place::Block, b'{') => {
+        (ValuePlace::Other, _) => walker.skip(),
+        (ValuePlace::Content | ValuePlace::Block, b'{') => {
             let place = block_place(walker.clone())?;
             visit_members(walker, place, found)
         }
         (_, b'{') => visit_members(walker, place, found),
         (_, b'[') => walker.items(|walker| visit(walker, place.item(), found)),
-        (Place::Uri | Place::AppUri, b'"') => {
+        (ValuePlace::Uri | ValuePlace::AppUri, b'"') => {
             let uri = walker.string()?;
             found.extend(found_at(place, uri));
             Some(())
@@ -162,42 +162,42 @@ fn visit(walker: &mut Walker<'_>, place: Place, found: &mut Vec<Found>) -> Optio
     }
 }
 
-fn visit_members(walker: &mut Walker<'_>, place: Place, found: &mut Vec<Found>) -> Option<()> {
+fn visit_members(walker: &mut Walker<'_>, place: ValuePlace, found: &mut Vec<FoundUri>) -> Option<()> {
     walker.members(|walker, key| visit(walker, place.member(&key.decoded()), found))
 }
 
 /// Reads ahead to the type of a block, which may come after its URI; of several, the last counts, as in most parsers.
-fn block_place(mut walker: Walker<'_>) -> Option<Place> {
-    let mut place = Place::Other;
+fn block_place(mut walker: Walker<'_>) -> Option<ValuePlace> {
+    let mut place = ValuePlace::Other;
     walker.members(|walker, key| {
         if key.decoded() != "type" {
             return walker.skip();
         }
-        place = Place::Other;
+        place = ValuePlace::Other;
         if walker.peek()? != b'"' {
             return walker.skip();
         }
         place = match &*walker.string()?.decoded() {
-            "resource_link" => Place::Link,
-            "resource" => Place::Embedded,
-            _ => Place::Other,
+            "resource_link" => ValuePlace::Link,
+            "resource" => ValuePlace::Embedded,
+            _ => ValuePlace::Other,
         };
         Some(())
     })?;
     Some(place)
 }
 
-fn found_at(place: Place, uri: Text<'_>) -> Option<Found> {
+fn found_at(place: ValuePlace, uri: JsonString<'_>) -> Option<FoundUri> {
     let insertion = Insertion::of_units(uri.units());
-    let wanted = matches!(place, Place::Uri) || insertion.is_ui;
-    wanted.then_some(Found { at: uri.at, insertion })
+    let wanted = matches!(place, ValuePlace::Uri) || insertion.is_ui;
+    wanted.then_some(FoundUri { at: uri.at, insertion })
 }
 
-fn splice(id: &UpstreamId, raw: &[u8], found: &[Found]) -> Vec<u8> {
+fn splice(id: &UpstreamId, raw: &[u8], found: &[FoundUri]) -> Vec<u8> {
     let longest = super::WITH_SCHEME.len() + id.as_str().len() + 1;
     let mut shown = Vec::with_capacity(raw.len() + found.len() * longest);
     let mut done = 0;
-    for Found { at, insertion } in found {
+    for FoundUri { at, insertion } in found {
         let id_at = at + insertion.id_at;
         shown.extend_from_slice(&raw[done..*at]);
         shown.extend_from_slice(insertion.start.as_bytes());

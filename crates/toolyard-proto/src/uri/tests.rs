@@ -46,7 +46,7 @@ fn a_uri_is_shown_under_its_upstream_and_found_again() {
 }
 
 #[test]
-fn what_a_client_makes_of_a_shown_template_is_found_again() {
+fn a_uri_made_from_a_shown_template_maps_back() {
     fn check(template: &str, variable: &str, value: &str) {
         let shown = to_shown(&id(), template).replace(variable, value);
         assert_eq!(from_shown(&shown), Some(("App", template.replace(variable, value))));

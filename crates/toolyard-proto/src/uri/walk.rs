@@ -21,7 +21,7 @@ pub(super) struct Walker<'a> {
 
 /// A JSON string as it was written, without its quotes.
 #[derive(Clone, Copy)]
-pub(super) struct Text<'a> {
+pub(super) struct JsonString<'a> {
     raw: &'a str,
     /// Its position in the whole text.
     pub(super) at: usize,
@@ -43,7 +43,10 @@ impl<'a> Walker<'a> {
     }
 
     /// Walks an object; `value` is given each key and must walk over its value.
-    pub(super) fn members(&mut self, mut value: impl FnMut(&mut Self, Text<'a>) -> Option<()>) -> Option<()> {
+    pub(super) fn members(
+        &mut self,
+        mut value: impl FnMut(&mut Self, JsonString<'a>) -> Option<()>,
+    ) -> Option<()> {
         self.list(b'{', b'}', |walker| {
             let key = walker.string()?;
             walker.expect(b':')?;
@@ -56,7 +59,7 @@ impl<'a> Walker<'a> {
         self.list(b'[', b']', item)
     }
 
-    pub(super) fn string(&mut self) -> Option<Text<'a>> {
+    pub(super) fn string(&mut self) -> Option<JsonString<'a>> {
         self.expect(b'"')?;
         let start = self.at;
         loop {
@@ -71,7 +74,7 @@ impl<'a> Walker<'a> {
             }
             self.at += escape_len(stop)?;
         }
-        let text = Text { raw: &self.json[start..self.at], at: start };
+        let text = JsonString { raw: &self.json[start..self.at], at: start };
         self.at += 1;
         Some(text)
     }
@@ -155,7 +158,7 @@ impl<'a> Walker<'a> {
     }
 }
 
-impl<'a> Text<'a> {
+impl<'a> JsonString<'a> {
     /// The text of the string. One that cannot be decoded (half a surrogate pair) is left as written: with its
     /// backslash it equals nothing that anyone looks for.
     pub(super) fn decoded(self) -> Cow<'a, str> {

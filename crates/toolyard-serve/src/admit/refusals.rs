@@ -2,9 +2,10 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 const PAUSE: Duration = Duration::from_mins(1);
@@ -47,7 +48,7 @@ impl Refusals {
 
     /// How many refusals the next line covers, if it is time for one.
     fn due(&self, client: Option<IpAddr>, kind: Kind) -> Option<u64> {
-        let mut clients = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut clients = self.0.lock();
         if clients.len() >= MAX_CLIENTS {
             clients.retain(|_, logged| logged.at.elapsed() < PAUSE);
         }

@@ -20,7 +20,7 @@ pub trait VerifyToken: fmt::Debug + Send + Sync + 'static {
     fn challenge(&self, path: &str, refusal: Option<Refusal>) -> HeaderValue;
 }
 
-/// What a token is worth.
+/// The result of verifying a token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     Valid(Bearer),

@@ -1,29 +1,30 @@
 //! Questions to a legacy client: real requests with ids of ours, answered by a later message.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::oneshot;
 use toolyard_model::peer::{Ask, AskError};
 use toolyard_proto::{Id, Message, Method, Notification, Raw, RequestMessage, Response};
 
 use crate::calls::Outlet;
 use crate::outbox::Weight;
-use crate::rendered::Rendered;
+use crate::reply::Rendered;
 
 /// Questions that may be open at once in one session.
 const MOST: usize = 64;
 
-type Reply = Result<Raw, AskError>;
+type ClientAnswer = Result<Raw, AskError>;
 
 #[derive(Debug)]
 pub(crate) struct Asks {
     next: AtomicU64,
     timeout: Duration,
-    open: Mutex<HashMap<u64, oneshot::Sender<Reply>>>,
-    /// No answer can arrive any more.
+    open: Mutex<HashMap<u64, oneshot::Sender<ClientAnswer>>>,
+    /// No further answer can arrive.
     closed: AtomicBool,
 }
 
@@ -38,7 +39,7 @@ impl Asks {
     }
 
     /// Sends the question through `outlet` and waits for the client's answer, a bounded time.
-    pub(crate) async fn ask(self: Arc<Self>, ask: Ask, outlet: Arc<dyn Outlet>) -> Reply {
+    pub(crate) async fn ask(self: Arc<Self>, ask: Ask, outlet: Arc<dyn Outlet>) -> ClientAnswer {
         let (number, receiver) = self.register()?;
         let mut open = Open { asks: self.clone(), number, outlet: outlet.clone(), asked: false };
         let params = ask.params.map(Into::into);
@@ -53,7 +54,7 @@ impl Asks {
         }
     }
 
-    fn register(&self) -> Result<(u64, oneshot::Receiver<Reply>), AskError> {
+    fn register(&self) -> Result<(u64, oneshot::Receiver<ClientAnswer>), AskError> {
         let mut open = self.open();
         if self.closed.load(Ordering::Relaxed) {
             return Err(AskError::Gone);
@@ -81,8 +82,8 @@ impl Asks {
         open.clear();
     }
 
-    fn open(&self) -> MutexGuard<'_, HashMap<u64, oneshot::Sender<Reply>>> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    fn open(&self) -> MutexGuard<'_, HashMap<u64, oneshot::Sender<ClientAnswer>>> {
+        self.open.lock()
     }
 }
 

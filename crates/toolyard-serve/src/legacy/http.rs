@@ -12,19 +12,18 @@ use toolyard_model::{Origin, View};
 use toolyard_proto::error::code;
 use toolyard_proto::{CallError, Era, Message, Method, ParseError, RequestMessage, Revision, RpcError};
 
-use super::handshake::{Caller, Met, greet};
+use super::handshake::{Handshake, HandshakeCaller, greet};
 use super::remember::RestoredSession;
-use super::replay::{First, Reader, Streams};
-use super::session::Session;
+use super::replay::{FirstRead, Reader, Streams};
+use super::session::ClientSession;
 use super::sessions::{HttpSession, Turn, mint};
 use crate::ServeBody;
 use crate::admit::Admitted;
 use crate::calls::{Calls, Outlet};
 use crate::endpoint::Endpoint;
 use crate::http::method_not_allowed;
-use crate::post::version;
-use crate::rendered::{Rendered, array};
-use crate::reply::{self, HttpResponse};
+use crate::reply::{self, HttpResponse, Rendered, array};
+use crate::request::version;
 
 /// A posted request.
 pub(crate) async fn request(
@@ -73,7 +72,7 @@ pub(crate) async fn batch(
 ) -> HttpResponse {
     let session = match find(endpoint, view, admitted, headers).await {
         Ok(session) if session.session.origin.revision == Revision::V2025_03_26 => session,
-        Err(missing @ (Missing::Session | Missing::Version(_))) => return missing.response(None),
+        Err(missing @ (Missing::ClientSession | Missing::Version(_))) => return missing.response(None),
         // A request without a session may have any revision.
         Ok(_) | Err(Missing::Header) => {
             let error = RpcError::new(code::INVALID_REQUEST, "batches are not accepted here");
@@ -93,7 +92,11 @@ pub(crate) async fn batch(
     first(reader, |answers| Some(reply::json(ServeBody::full(array(answers))))).await
 }
 
-async fn take_part(session: &Arc<Session>, outlet: &Arc<dyn Outlet>, part: Result<Message, ParseError>) {
+async fn take_part(
+    session: &Arc<ClientSession>,
+    outlet: &Arc<dyn Outlet>,
+    part: Result<Message, ParseError>,
+) {
     match part {
         Ok(Message::Request(message)) => session.start(message, outlet.clone()).await,
         Ok(message) => session.take(message),
@@ -125,7 +128,7 @@ pub(crate) async fn get(
         None => Some(session.streams.open_outside()),
         Some(last) => session.streams.resume(last).or_else(|| {
             // Messages before a restart, or beyond the ring, are lost; those from now on are not.
-            (session.is_recalled || Streams::is_outside(last)).then(|| session.streams.open_outside())
+            (session.is_restored || Streams::is_outside(last)).then(|| session.streams.open_outside())
         }),
     };
     let lost = || ServeBody::full(": what came after that event is lost\n\n");
@@ -165,14 +168,15 @@ async fn initialize(
         Some(nodes) => format!("{session_id}.{}", nodes.mark_session(&session_id)).into(),
         None => session_id,
     };
-    let caller = Caller { view, admitted, client };
+    let caller = HandshakeCaller { view, admitted, client };
     let patience = endpoint.options.handshake_timeout;
     let met = match greet(&endpoint.handler, patience, caller, id.clone(), params).await {
         Ok(met) => met,
         Err(error) => return reply::error(Era::Legacy, &id, &error),
     };
-    let Met { origin, result } = met;
-    let (ground, new_id) = (endpoint.clone(), session_id.clone());
+    let Handshake { origin, result } = met;
+    let ground = endpoint.clone();
+    let new_id = session_id.clone();
     let opening = move || open(&ground, new_id, origin, None, &ground.sessions.turn());
     if endpoint.sessions.apart(opening).await.flatten().is_none() {
         return reply::text(StatusCode::SERVICE_UNAVAILABLE, "too many sessions are open\n");
@@ -192,9 +196,10 @@ fn open(
     restored: Option<Vec<String>>,
     turn: &Turn<'_>,
 ) -> Option<Arc<HttpSession>> {
-    let (options, scope) = (&endpoint.options, endpoint.sessions.scope());
+    let options = &endpoint.options;
+    let scope = endpoint.sessions.scope();
     let streams = Streams::new(origin.revision, options.keep_alive, endpoint.counts.clone());
-    let session = Session::new(endpoint, origin, Calls::new(options.calls), streams.outside(), scope);
+    let session = ClientSession::new(endpoint, origin, Calls::new(options.calls), streams.outside(), scope);
     let session = HttpSession::new(id, session, streams, restored.is_some());
     session.session.watch_again(restored.unwrap_or_default());
     if !endpoint.sessions.add(session.clone(), turn) {
@@ -205,7 +210,7 @@ fn open(
 }
 
 /// A session from before this process, opened again without a new handshake.
-fn recall(endpoint: &Endpoint, id: &str, view: &View, admitted: &Admitted) -> Option<Arc<HttpSession>> {
+fn restore(endpoint: &Endpoint, id: &str, view: &View, admitted: &Admitted) -> Option<Arc<HttpSession>> {
     if !endpoint.sessions.is_remembered(id) {
         return None;
     }
@@ -217,10 +222,10 @@ fn recall(endpoint: &Endpoint, id: &str, view: &View, admitted: &Admitted) -> Op
     if endpoint.sessions.is_open(id) {
         return None;
     }
-    let restored = endpoint.sessions.recall(id, view, &admitted.principal)?;
-    let RestoredSession { origin, watched, keepsake } = restored;
-    if let Some(keepsake) = keepsake {
-        endpoint.handler.restore_session(&origin, &keepsake);
+    let restored = endpoint.sessions.restore(id, view, admitted)?;
+    let RestoredSession { origin, watched, handler_state } = restored;
+    if let Some(handler_state) = handler_state {
+        endpoint.handler.restore_session(&origin, &handler_state);
     }
     let session = open(endpoint, id.into(), origin, Some(watched), &turn)?;
     session.session.restore_level();
@@ -231,9 +236,9 @@ fn recall(endpoint: &Endpoint, id: &str, view: &View, admitted: &Admitted) -> Op
 async fn first(mut reader: Reader, json: impl FnOnce(Vec<Rendered>) -> Option<HttpResponse>) -> HttpResponse {
     let empty_stream = || reply::events(ServeBody::empty());
     match poll_fn(|cx| reader.poll_first(cx)).await {
-        First::Json(answers) => json(answers).unwrap_or_else(empty_stream),
-        First::Events => reply::events(ServeBody::live(reader)),
-        First::Nothing => empty_stream(),
+        FirstRead::Json(answers) => json(answers).unwrap_or_else(empty_stream),
+        FirstRead::Events => reply::events(ServeBody::live(reader)),
+        FirstRead::Nothing => empty_stream(),
     }
 }
 
@@ -241,7 +246,7 @@ async fn first(mut reader: Reader, json: impl FnOnce(Vec<Rendered>) -> Option<Ht
 enum Missing {
     Header,
     Version(String),
-    Session,
+    ClientSession,
 }
 
 impl Missing {
@@ -254,7 +259,7 @@ impl Missing {
             Self::Version(version) => {
                 (StatusCode::BAD_REQUEST, format!("protocol version {version:?} is not supported"))
             }
-            Self::Session => {
+            Self::ClientSession => {
                 (StatusCode::NOT_FOUND, "there is no such session: send initialize again".into())
             }
         };
@@ -278,13 +283,16 @@ async fn find(
         return Err(Missing::Version(version.into()));
     }
     let id = headers.get(SESSION).ok_or(Missing::Header)?;
-    let id = id.to_str().map_err(|_| Missing::Session)?;
+    let id = id.to_str().map_err(|_| Missing::ClientSession)?;
     let found = endpoint.sessions.find(id, view, &admitted.principal);
     // A stored session does not record that another node has carried out the steps.
-    if found.is_some() || admitted.is_relayed || !endpoint.sessions.may_recall(id) {
-        return found.ok_or(Missing::Session);
+    if found.is_some() || admitted.is_relayed || !endpoint.sessions.may_restore(id) {
+        return found.ok_or(Missing::ClientSession);
     }
-    let (ground, id, view, admitted) = (endpoint.clone(), id.to_owned(), view.clone(), admitted.clone());
-    let recalling = move || recall(&ground, &id, &view, &admitted);
-    Box::pin(endpoint.sessions.apart(recalling)).await.flatten().ok_or(Missing::Session)
+    let ground = endpoint.clone();
+    let id = id.to_owned();
+    let view = view.clone();
+    let admitted = admitted.clone();
+    let restoring = move || restore(&ground, &id, &view, &admitted);
+    Box::pin(endpoint.sessions.apart(restoring)).await.flatten().ok_or(Missing::ClientSession)
 }

@@ -1,9 +1,10 @@
 //! Subscriptions of a legacy session, each an internal `subscriptions/listen` whose events become plain
 //! notifications: one for everything outside of calls, and one for each URI.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use serde_json::json;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
@@ -11,10 +12,10 @@ use toolyard_model::peer::{Ask, AskError, Back};
 use toolyard_model::{Answer, BoxFuture, Peer, Request, Scope};
 use toolyard_proto::{CallError, Id, Method, Notification, Raw};
 
-use super::session::Session;
+use super::session::ClientSession;
 use crate::calls::EndOnDrop;
 use crate::outbox::Weight;
-use crate::rendered::Rendered;
+use crate::reply::Rendered;
 
 /// URIs that one session may subscribe to.
 const MOST: usize = 1_000;
@@ -24,7 +25,7 @@ const PERSEVERANCE: Duration = Duration::from_mins(2);
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
-impl Session {
+impl ClientSession {
     /// Opens the subscription that every session has.
     pub(super) fn listen(self: &Arc<Self>) {
         let everything =
@@ -65,7 +66,8 @@ impl Session {
         let what = What::Resource(Mutex::new(Some(acknowledge)));
         let back = ListenBack { session: self.clone(), scope: scope.0.clone(), what };
         let listening = self.open_listen(&uri, &json!({ "resourceSubscriptions": [uri] }), back);
-        let (session, own) = (self.clone(), scope.0.clone());
+        let session = self.clone();
+        let own = scope.0.clone();
         scope.0.spawn(async move {
             // If it failed, the subscription is over for its client, too, even if it was open.
             let Err(error) = listening.await else { return };
@@ -125,14 +127,15 @@ impl Session {
     /// Tries for a while: the upstream that has the resource may not be there yet.
     async fn keep_watching(self: Arc<Self>, uri: &str) {
         let params = Raw::from(json!({ "uri": uri }));
-        let (begun, mut pause) = (Instant::now(), FIRST_PAUSE);
+        let begun = Instant::now();
+        let mut pause = FIRST_PAUSE;
         while self.unwatched().contains(uri) {
             match self.subscribe(&params).await {
                 // Unless the client has unsubscribed meanwhile.
                 Ok(_) if self.unwatched().remove(uri) => return,
                 Ok(_) => return drop(self.subscriptions().remove(uri)),
                 Err(error) if begun.elapsed() >= PERSEVERANCE => {
-                    tracing::debug!(%error, "a resource is not watched any more");
+                    tracing::debug!(%error, "the subscription to a resource has ended");
                     self.unwatched().remove(uri);
                     return self.changed.notify_one();
                 }
@@ -164,8 +167,8 @@ enum What {
 
 /// Turns the notifications of a subscription into those of a legacy client.
 struct ListenBack {
-    session: Arc<Session>,
-    /// Once it has ended, nothing is passed on any more, even if the handler continues to send.
+    session: Arc<ClientSession>,
+    /// Once it has ended, nothing more is passed on, even if the handler continues to send.
     scope: Scope,
     what: What,
 }
@@ -177,7 +180,7 @@ impl Back for ListenBack {
             _ if self.scope.is_ended() => return,
             What::Everything if is_update => return,
             What::Resource(waiting) if notification.method == Method::ACKNOWLEDGED => {
-                let waiting = waiting.lock().unwrap_or_else(PoisonError::into_inner).take();
+                let waiting = waiting.lock().take();
                 if let Some(waiting) = waiting {
                     // The subscriber may have given up.
                     let _ = waiting.send(notification.params.unwrap_or_else(Raw::empty_object));
@@ -187,13 +190,13 @@ impl Back for ListenBack {
             What::Resource(_) if !is_update => return,
             _ => {}
         }
-        if let Some(notification) = self.session.fit(notification) {
+        if let Some(notification) = self.session.for_client(notification) {
             let weight = Weight::of(&notification.method);
             self.session.outside.tell(Rendered::notification(notification), weight);
         }
     }
 
     fn ask(&self, _: Ask) -> BoxFuture<Result<Raw, AskError>> {
-        Box::pin(async { Err(AskError::Unsupported("a subscription asks nothing".into())) })
+        Box::pin(async { Err(AskError::Unsupported("a subscription cannot ask the client".into())) })
     }
 }

@@ -13,12 +13,13 @@ use std::time::{Duration, SystemTime};
 use data_encoding::HEXLOWER;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
-use toolyard_model::{Origin, Principal, View};
+use toolyard_model::{Origin, View};
 use toolyard_proto::modern::LogLevel;
 use toolyard_proto::{Raw, Revision};
 
-use super::session::Session;
+use super::session::ClientSession;
 use super::sessions::name_of;
+use crate::admit::Admitted;
 
 /// A folder of sessions. Losing it costs clients a new handshake and nothing else, so failures are only logged.
 #[derive(Debug)]
@@ -36,8 +37,9 @@ struct Record {
     client_info: Option<Raw>,
     level: Option<String>,
     watched: Vec<String>,
-    #[serde(default)]
-    keepsake: Option<String>,
+    /// Files of earlier versions name it `keepsake`.
+    #[serde(default, rename = "keepsake")]
+    handler_state: Option<String>,
 }
 
 const FORMAT: u32 = 1;
@@ -46,7 +48,7 @@ const FORMAT: u32 = 1;
 pub(crate) struct RestoredSession {
     pub(crate) origin: Arc<Origin>,
     pub(crate) watched: Vec<String>,
-    pub(crate) keepsake: Option<String>,
+    pub(crate) handler_state: Option<String>,
 }
 
 impl Remember {
@@ -75,7 +77,7 @@ impl Remember {
         self.folder.join(format!("{}.json", HEXLOWER.encode(&Sha256::digest(id)[..16])))
     }
 
-    pub(crate) fn save(&self, id: &str, session: &Session) {
+    pub(crate) fn save(&self, id: &str, session: &ClientSession) {
         let origin = &session.origin;
         let record = Record {
             format: FORMAT,
@@ -86,7 +88,7 @@ impl Remember {
             client_info: origin.client_info.clone(),
             level: origin.log_level.get().map(|level| level.as_str().to_owned()),
             watched: session.watched(),
-            keepsake: session.handler.save_session(origin),
+            handler_state: session.handler.save_session(origin),
         };
         let written = serde_json::to_vec(&record).map_err(std::io::Error::from).and_then(|text| {
             let beside = self.path(id).with_extension("new");
@@ -94,7 +96,7 @@ impl Remember {
             fs::rename(beside, self.path(id))
         });
         if let Err(error) = written {
-            tracing::debug!(%error, "a session is not remembered");
+            tracing::debug!(%error, "a session could not be stored");
         }
     }
 
@@ -104,12 +106,13 @@ impl Remember {
         let noted =
             fs::File::options().append(true).open(self.path(id)).and_then(|file| file.set_modified(at));
         if let Err(error) = noted {
-            tracing::debug!(%error, "the use of a session is not noted");
+            tracing::debug!(%error, "the last use of a session could not be stored");
         }
     }
 
     /// The session of this id, if it is this client's, in this view.
-    pub(crate) fn recall(&self, id: &str, view: &View, principal: &Principal) -> Option<RestoredSession> {
+    pub(crate) fn restore(&self, id: &str, view: &View, admitted: &Admitted) -> Option<RestoredSession> {
+        let principal = &admitted.principal;
         let record: Record = serde_json::from_slice(&fs::read(self.path(id)).ok()?).ok()?;
         let is_theirs = record.view == view.to_string() && *record.principal == **principal.name();
         if record.format != FORMAT || !is_theirs {
@@ -120,9 +123,10 @@ impl Remember {
             Origin::new(view.clone(), principal.clone(), name_of(id)?, Revision::parse(&record.revision)?)
                 .with_capabilities(record.capabilities)
                 .with_client_info(record.client_info)
-                .with_log_level(level),
+                .with_log_level(level)
+                .with_transport(admitted.transport),
         );
-        Some(RestoredSession { origin, watched: record.watched, keepsake: record.keepsake })
+        Some(RestoredSession { origin, watched: record.watched, handler_state: record.handler_state })
     }
 
     pub(crate) fn has(&self, id: &str) -> bool {

@@ -6,34 +6,35 @@ mod reader;
 mod ring;
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use toolyard_model::BoxFuture;
 use toolyard_proto::Revision;
 
 use crate::calls::Outlet;
 use crate::endpoint::Counts;
 use crate::outbox::Weight;
-use crate::rendered::Rendered;
-pub(crate) use reader::{First, Reader};
+use crate::reply::Rendered;
+pub(crate) use reader::{FirstRead, Reader};
 use ring::{Kept, Ring};
 
 /// The stream for messages outside of calls.
 const OUTSIDE: u64 = 0;
 
-/// For how many ended streams the last position is remembered.
+/// How many ended streams have their last position remembered.
 const MOST_ENDED: usize = 1_000;
 
 pub(crate) struct Streams {
     resumable: bool,
     keep_alive: Duration,
     counts: Arc<Counts>,
-    state: Mutex<State>,
+    state: Mutex<ReplayState>,
 }
 
-struct State {
+struct ReplayState {
     next: u64,
     streams: HashMap<u64, Stream>,
     ring: Ring,
@@ -46,7 +47,7 @@ struct State {
 #[derive(Default)]
 struct Stream {
     waiting: VecDeque<Item>,
-    /// Of the newest message.
+    /// The position of the newest message.
     position: u64,
     /// Answers still to come; the stream ends with the last.
     outstanding: usize,
@@ -89,7 +90,8 @@ impl Streams {
     pub(crate) fn new(revision: Revision, keep_alive: Duration, counts: Arc<Counts>) -> Arc<Self> {
         let outside = Stream { outstanding: usize::MAX, started: true, ..Stream::default() };
         let streams = HashMap::from([(OUTSIDE, outside)]);
-        let state = State { next: 1, streams, ring: Ring::default(), ended: VecDeque::new(), closed: false };
+        let state =
+            ReplayState { next: 1, streams, ring: Ring::default(), ended: VecDeque::new(), closed: false };
         let resumable = revision >= Revision::V2025_11_25;
         Arc::new(Self { resumable, keep_alive, counts, state: Mutex::new(state) })
     }
@@ -222,12 +224,12 @@ impl Streams {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> MutexGuard<'_, ReplayState> {
+        self.state.lock()
     }
 }
 
-impl State {
+impl ReplayState {
     /// A stream that is over and has no reader is kept only in the ring.
     fn forget_if_left(&mut self, number: u64) {
         if self.streams.get(&number).is_some_and(|stream| stream.is_over() && stream.reader.is_none()) {

@@ -1,11 +1,12 @@
-//! What a legacy client has after its handshake, over HTTP or on a stream: its origin, its calls, its open
+//! The session of a legacy client after its handshake, over HTTP or on a stream: its origin, its calls, its open
 //! questions and its subscriptions.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 use toolyard_model::peer::{Ask, AskError, Back};
 use toolyard_model::{AnswerBody, BoxFuture, Handler, Origin, Peer, Request, Scope};
@@ -21,28 +22,28 @@ use crate::endpoint::{Counts, Endpoint, next_number};
 use crate::modern::log_level;
 use crate::notify_limit::NotifyLimit;
 use crate::outbox::Weight;
-use crate::rendered::Rendered;
+use crate::reply::Rendered;
 
-pub(crate) struct Session {
+pub(crate) struct ClientSession {
     pub(crate) origin: Arc<Origin>,
     pub(crate) handler: Arc<dyn Handler>,
     pub(crate) calls: Arc<Calls>,
     pub(crate) scope: Scope,
-    /// Where messages outside of calls go.
+    /// The receiver of messages outside of calls.
     pub(crate) outside: Arc<dyn Outlet>,
     pub(super) handshake_timeout: Duration,
     asks: Arc<Asks>,
     counts: Arc<Counts>,
     notify_limit: Arc<NotifyLimit>,
     subscriptions: Mutex<HashMap<String, EndOnDrop>>,
-    /// What it watched before a restart and does not watch again yet.
+    /// The resources that the client watched before a restart and does not watch again yet.
     unwatched: Mutex<HashSet<String>>,
     /// Notified when the level, the subscriptions or the state that the handler keeps has changed.
     pub(super) changed: Notify,
     ended: AtomicBool,
 }
 
-impl Session {
+impl ClientSession {
     pub(crate) fn new(
         endpoint: &Endpoint,
         origin: Arc<Origin>,
@@ -73,17 +74,19 @@ impl Session {
     /// Runs a request as a task of the session, so that a lost connection does not end it. Waits only until a
     /// refusal has been written.
     pub(crate) async fn start(self: &Arc<Self>, message: RequestMessage, outlet: Arc<dyn Outlet>) {
-        let slot = match self.calls.begin(&message.id, &self.scope) {
+        let slot = match self.calls.take_slot(&message.id, &self.scope) {
             Ok(slot) => slot,
             Err(error) => {
                 let refused = Rendered::error(Some(&message.id), &error.to_raw());
                 return outlet.answer(refused).await;
             }
         };
-        let (session, scope) = (self.clone(), slot.scope.clone());
+        let session = self.clone();
+        let scope = slot.scope.clone();
         let ending = Ending::new(slot, outlet.clone());
         scope.spawn(async move {
-            let (id, method) = (message.id.clone(), message.method.clone());
+            let id = message.id.clone();
+            let method = message.method.clone();
             let answer = match session.clone().perform(message, outlet).await {
                 Ok(result) => Rendered::result(&id, result),
                 Err(error) => {
@@ -206,15 +209,15 @@ impl Session {
     }
 
     pub(super) fn subscriptions(&self) -> MutexGuard<'_, HashMap<String, EndOnDrop>> {
-        self.subscriptions.lock().unwrap_or_else(PoisonError::into_inner)
+        self.subscriptions.lock()
     }
 
     pub(super) fn unwatched(&self) -> MutexGuard<'_, HashSet<String>> {
-        self.unwatched.lock().unwrap_or_else(PoisonError::into_inner)
+        self.unwatched.lock()
     }
 
     /// A notification as a legacy client may see it.
-    pub(super) fn fit(&self, notification: Notification) -> Option<Notification> {
+    pub(super) fn for_client(&self, notification: Notification) -> Option<Notification> {
         let Notification { method, params } = notification;
         let wanted = match method.as_str() {
             "notifications/subscriptions/acknowledged" | "notifications/tasks" => false,
@@ -240,13 +243,13 @@ impl Session {
 
 /// The way back to a legacy client, on the stream of one call.
 struct SessionBack {
-    session: Arc<Session>,
+    session: Arc<ClientSession>,
     outlet: Arc<dyn Outlet>,
 }
 
 impl Back for SessionBack {
     fn notify(&self, notification: Notification) {
-        if let Some(notification) = self.session.fit(notification) {
+        if let Some(notification) = self.session.for_client(notification) {
             let weight = Weight::of(&notification.method);
             self.outlet.tell(Rendered::notification(notification), weight);
         }

@@ -3,39 +3,41 @@
 
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use data_encoding::{BASE64URL_NOPAD, HEXLOWER};
+use parking_lot::{Mutex, MutexGuard};
 use sha2::{Digest, Sha256};
 use tokio::time::Instant;
 use toolyard_model::{ClientKey, Principal, Scope, View};
 
 use super::remember::{Remember, RestoredSession};
 use super::replay::Streams;
-use super::session::Session;
+use super::session::ClientSession;
+use crate::admit::Admitted;
 
 pub(crate) struct HttpSession {
     pub(crate) id: Arc<str>,
-    pub(crate) session: Arc<Session>,
+    pub(crate) session: Arc<ClientSession>,
     pub(crate) streams: Arc<Streams>,
     touched: Mutex<Instant>,
-    /// It was opened before this process, so the events that its client knows are lost.
-    pub(crate) is_recalled: bool,
+    /// Whether the session was opened before this process, so that the events that its client knows are lost.
+    pub(crate) is_restored: bool,
 }
 
 impl HttpSession {
     pub(crate) fn new(
         id: Arc<str>,
-        session: Arc<Session>,
+        session: Arc<ClientSession>,
         streams: Arc<Streams>,
-        is_recalled: bool,
+        is_restored: bool,
     ) -> Arc<Self> {
-        Arc::new(Self { id, session, streams, touched: Mutex::new(Instant::now()), is_recalled })
+        Arc::new(Self { id, session, streams, touched: Mutex::new(Instant::now()), is_restored })
     }
 
     fn touch(&self) {
-        *self.touched.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+        *self.touched.lock() = Instant::now();
     }
 
     fn is_busy(&self) -> bool {
@@ -47,7 +49,7 @@ impl HttpSession {
         if self.is_busy() {
             self.touch();
         }
-        self.touched.lock().unwrap_or_else(PoisonError::into_inner).elapsed()
+        self.touched.lock().elapsed()
     }
 
     fn end(&self) {
@@ -64,14 +66,14 @@ struct Table {
     scope: Scope,
     remember: Option<Remember>,
     turn: Mutex<()>,
-    state: Mutex<State>,
+    state: Mutex<SessionsState>,
 }
 
 /// Open and stored sessions change only together: one change at a time.
 pub(crate) struct Turn<'a>(#[expect(dead_code, reason = "held, not looked at")] MutexGuard<'a, ()>);
 
 #[derive(Default)]
-struct State {
+struct SessionsState {
     open: HashMap<Arc<str>, Arc<HttpSession>>,
     swept: bool,
 }
@@ -101,7 +103,7 @@ impl Sessions {
     }
 
     /// Whether this can be the id of an earlier session.
-    pub(crate) fn may_recall(&self, id: &str) -> bool {
+    pub(crate) fn may_restore(&self, id: &str) -> bool {
         self.0.remember.is_some() && name_of(id).is_some()
     }
 
@@ -111,15 +113,15 @@ impl Sessions {
     }
 
     /// The state of a session before this process, if there was one.
-    pub(crate) fn recall(&self, id: &str, view: &View, principal: &Principal) -> Option<RestoredSession> {
-        self.0.remember.as_ref()?.recall(id, view, principal)
+    pub(crate) fn restore(&self, id: &str, view: &View, admitted: &Admitted) -> Option<RestoredSession> {
+        self.0.remember.as_ref()?.restore(id, view, admitted)
     }
 
     pub(crate) fn len(&self) -> usize {
         self.0.state().open.len()
     }
 
-    /// Where the tasks of a new session live.
+    /// The scope for the tasks of a new session.
     pub(crate) fn scope(&self) -> Scope {
         self.0.scope.child()
     }
@@ -221,11 +223,11 @@ impl Table {
     }
 
     fn turn(&self) -> Turn<'_> {
-        Turn(self.turn.lock().unwrap_or_else(PoisonError::into_inner))
+        Turn(self.turn.lock())
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> MutexGuard<'_, SessionsState> {
+        self.state.lock()
     }
 
     fn make_room(&self, turn: &Turn<'_>) -> bool {
@@ -254,7 +256,8 @@ async fn save_changes(table: Weak<Table>, session: Arc<HttpSession>) {
     loop {
         session.session.changed.notified().await;
         let Some(table) = table.upgrade() else { return };
-        let (saving, session) = (table.clone(), session.clone());
+        let saving = table.clone();
+        let session = session.clone();
         // A session that ends meanwhile is not saved.
         table.apart(move || saving.save(&session)).await;
     }

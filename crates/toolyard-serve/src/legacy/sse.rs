@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -13,6 +13,7 @@ use http::header::{ALLOW, HeaderValue};
 use http::{Method, Request, StatusCode};
 use http_body::{Body, Frame};
 use hyper::body::Incoming as IncomingBody;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, Sleep, timeout};
@@ -29,6 +30,7 @@ use crate::calls::EndOnDrop;
 use crate::endpoint::Endpoint;
 use crate::post;
 use crate::reply::{self, HttpResponse};
+use crate::request;
 use crate::stream::{Start, serve_opened};
 
 /// How much may wait between the wire and the connection inside, each way.
@@ -67,7 +69,8 @@ fn open(endpoint: &Arc<Endpoint>, view: View, admitted: Admitted, path: &str) ->
     let address = format!("event: endpoint\ndata: {path}?sessionId={id}\n\n");
     let (posted, messages) = mpsc::channel(ROOM);
     let (say, events) = mpsc::channel(ROOM);
-    let (gone, until) = (Scope::new(), admitted.until);
+    let gone = Scope::new();
+    let until = admitted.until;
     let client = EventClient { view: view.clone(), principal: admitted.principal.clone(), posted };
     endpoint.event_clients.lock().insert(id.clone(), client);
     endpoint.scope.spawn(run(endpoint.clone(), view, admitted, Wire { messages, say, gone: gone.clone() }));
@@ -99,12 +102,15 @@ async fn take(
         Err(refusal) => return *refusal,
     };
     if let Err(error) = Incoming::parse(&bytes) {
-        return post::malformed(&error);
+        return request::malformed_message(&error);
     }
     match timeout(endpoint.options.patience, posted.send(one_line(bytes))).await {
         Ok(Ok(())) => reply::text(StatusCode::ACCEPTED, "Accepted"),
         Ok(Err(_)) => reply::text(StatusCode::NOT_FOUND, "the event stream of this session has ended\n"),
-        Err(_) => reply::text(StatusCode::SERVICE_UNAVAILABLE, "the session takes no more messages now\n"),
+        Err(_) => reply::text(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "the session has too many unprocessed messages; try again later\n",
+        ),
     }
 }
 
@@ -120,7 +126,7 @@ struct EventClient {
 
 impl EventClients {
     fn lock(&self) -> MutexGuard<'_, HashMap<Arc<str>, EventClient>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     /// A session is visible only to the principal that opened it, in the view in which it was opened.

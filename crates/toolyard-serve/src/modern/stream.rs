@@ -15,10 +15,10 @@ use toolyard_proto::{CallError, Id};
 
 use super::{ModernBack, complete, stamped};
 use crate::endpoint::Endpoint;
-use crate::rendered::Rendered;
+use crate::reply::Rendered;
 
 /// A comment, which clients skip.
-const SIGN_OF_LIFE: &[u8] = b":\n\n";
+const KEEP_ALIVE: &[u8] = b":\n\n";
 
 pub(super) struct CallStream {
     id: Id,
@@ -26,7 +26,7 @@ pub(super) struct CallStream {
     work: Work,
     keep_alive: Duration,
     silence: Pin<Box<Sleep>>,
-    /// A sign of life is due before anything else.
+    /// A keep-alive must be sent first.
     is_overdue: bool,
     /// For a subscription: the endpoint ends, and the client is notified.
     ending: Option<BoxFuture<()>>,
@@ -66,7 +66,7 @@ impl CallStream {
         Self { id, back, work, keep_alive, silence, is_overdue: false, ending }
     }
 
-    /// The same, with a sign of life at once.
+    /// The same, but a keep-alive is sent at once.
     pub(super) fn after_silence(mut self) -> Self {
         self.is_overdue = true;
         self
@@ -75,7 +75,7 @@ impl CallStream {
     /// Advances as far as possible and returns what there is to send.
     fn advance(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, RelayError>>> {
         if std::mem::take(&mut self.is_overdue) {
-            return Poll::Ready(Some(Ok(Bytes::from_static(SIGN_OF_LIFE))));
+            return Poll::Ready(Some(Ok(Bytes::from_static(KEEP_ALIVE))));
         }
         if let Some(ending) = &mut self.ending
             && matches!(self.work, Work::Running(_))
@@ -149,7 +149,7 @@ impl CallStream {
             Poll::Pending => {}
         }
         ready!(self.silence.as_mut().poll(cx));
-        Poll::Ready(Some(Ok(Bytes::from_static(SIGN_OF_LIFE))))
+        Poll::Ready(Some(Ok(Bytes::from_static(KEEP_ALIVE))))
     }
 
     fn collect(&mut self, cx: &mut Context<'_>) -> Poll<Result<Bytes, RelayError>> {

@@ -1,10 +1,11 @@
 //! The questions of a running call, and where its notifications go while the client is away or back.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::oneshot;
 use toolyard_proto::{CallError, Method, Notification, Raw};
 
@@ -17,13 +18,13 @@ const MOST: usize = 32;
 pub(super) struct Questions {
     origin: Arc<Origin>,
     next: AtomicU64,
-    state: Mutex<State>,
+    state: Mutex<QuestionState>,
 }
 
-struct State {
+struct QuestionState {
     open: VecDeque<Question>,
     waker: Option<Waker>,
-    /// Where notifications go; nowhere while the client is away.
+    /// The receiver of notifications; none while the client is away.
     back: Option<Arc<dyn Back>>,
     /// The progress token of the request that is open now; the first one's needs no change.
     token: Token,
@@ -57,7 +58,7 @@ struct Question {
 
 impl Questions {
     pub(super) fn new(origin: Arc<Origin>, back: Arc<dyn Back>) -> Arc<Self> {
-        let state = State {
+        let state = QuestionState {
             open: VecDeque::new(),
             waker: None,
             back: Some(back),
@@ -67,8 +68,8 @@ impl Questions {
         Arc::new(Self { origin, next: AtomicU64::new(1), state: Mutex::new(state) })
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> MutexGuard<'_, QuestionState> {
+        self.state.lock()
     }
 
     /// Ready when a question waits.

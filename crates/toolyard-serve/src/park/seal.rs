@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 use toolyard_model::{Keys, Origin};
 use toolyard_proto::{Method, Raw};
 
-/// Names one parked call.
+/// The id of a parked call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct ParkId([u8; 16]);
 
@@ -42,7 +42,7 @@ impl Binding {
     }
 }
 
-/// Equal for any order of members.
+/// A canonical form, which does not depend on the order of members.
 fn canonical(value: Value) -> Value {
     match value {
         Value::Object(members) => {
@@ -56,8 +56,8 @@ fn canonical(value: Value) -> Value {
     }
 }
 
-/// What a state holds, once opened.
-pub(super) struct Opened {
+/// The content of a state, once opened.
+pub(super) struct OpenedState {
     /// The run of the gateway in which the call was parked. A parked call ends with its process.
     pub(super) run: [u8; 8],
     pub(super) id: ParkId,
@@ -66,6 +66,10 @@ pub(super) struct Opened {
 }
 
 const PURPOSE: &str = "parked call";
+/// Followed by the gateway that the client called, where that one has relayed the call to this one. The client's answer
+/// takes the same way, whichever gateway it is sent to: only there the request has the form in which it was parked
+/// here.
+const VIA: &str = "yard-via-";
 
 /// Seals and opens states.
 pub(super) struct Seal {
@@ -82,26 +86,45 @@ impl Seal {
 
     /// The state's text, if this gateway made it, in this run or an earlier one.
     pub(super) fn own(&self, state: &Raw) -> Option<String> {
-        state.as_string().filter(|text| text.starts_with(&self.prefix))
+        state.as_string().filter(|text| self.sealed(text).is_some())
+    }
+
+    /// The sealed part of a state of this gateway.
+    fn sealed<'a>(&self, state: &'a str) -> Option<&'a str> {
+        let relayed = || {
+            let (_, own) = state.strip_prefix(VIA)?.split_once('.')?;
+            own.strip_prefix(self.keys.gateway())?.strip_prefix('.')
+        };
+        state.strip_prefix(&self.prefix).or_else(relayed)
     }
 
     pub(super) fn run(&self) -> [u8; 8] {
         self.keys.run()
     }
 
-    pub(super) fn seal(&self, id: ParkId, expires: SystemTime, binding: &Binding) -> String {
+    pub(super) fn seal(
+        &self,
+        id: ParkId,
+        expires: SystemTime,
+        binding: &Binding,
+        via: Option<&str>,
+    ) -> String {
         let expires = expires.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         let bytes = [&self.run()[..], &id.0, &expires.to_le_bytes(), &binding.0].concat();
-        format!("{}{}", self.prefix, self.keys.seal(PURPOSE, &bytes))
+        let sealed = self.keys.seal(PURPOSE, &bytes);
+        match via {
+            Some(via) => format!("{VIA}{via}.{}.{sealed}", self.keys.gateway()),
+            None => format!("{}{sealed}", self.prefix),
+        }
     }
 
-    pub(super) fn open(&self, state: &str) -> Option<Opened> {
-        let opened = self.keys.open(PURPOSE, state.strip_prefix(&self.prefix)?)?;
+    pub(super) fn open(&self, state: &str) -> Option<OpenedState> {
+        let opened = self.keys.open(PURPOSE, self.sealed(state)?)?;
         let (run, rest) = opened.split_first_chunk::<8>()?;
         let (id, rest) = rest.split_first_chunk::<16>()?;
         let (expires, bound) = rest.split_first_chunk::<8>()?;
         let expires = UNIX_EPOCH + Duration::from_secs(u64::from_le_bytes(*expires));
-        Some(Opened { run: *run, id: ParkId(*id), expires, bound: Binding(bound.try_into().ok()?) })
+        Some(OpenedState { run: *run, id: ParkId(*id), expires, bound: Binding(bound.try_into().ok()?) })
     }
 }
 
@@ -113,7 +136,10 @@ mod tests {
     fn a_state_opens_as_it_was_sealed_and_not_at_all_when_changed() {
         let (seal, other) = (Seal::new(Arc::default()), Seal::new(Arc::default()));
         let (id, binding) = (ParkId::random(), Binding([7; 32]));
-        let state = seal.seal(id, SystemTime::now(), &binding);
+        let relayed = seal.seal(id, SystemTime::now(), &binding, Some("abc"));
+        assert_eq!(seal.open(&relayed).unwrap().id, id);
+        assert!(relayed.starts_with("yard-via-abc.") && other.own(&Raw::from_serialize(&relayed)).is_none());
+        let state = seal.seal(id, SystemTime::now(), &binding, None);
         let opened = seal.open(&state).unwrap();
         assert_eq!((opened.id, opened.bound), (id, binding));
         assert!(other.open(&state).is_none());

@@ -1,33 +1,34 @@
 //! The answers to a batch on a stream: collected, and written as one array.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use toolyard_model::{BoxFuture, Scope};
 
 use super::line::Line;
 use crate::calls::Outlet;
 use crate::outbox::Weight;
-use crate::rendered::{Rendered, array};
+use crate::reply::{Rendered, array};
 
 pub(super) struct BatchOutlet {
     line: Arc<Line>,
     scope: Scope,
-    state: Mutex<State>,
+    state: Mutex<BatchState>,
 }
 
-struct State {
+struct BatchState {
     answers: Vec<Rendered>,
     outstanding: usize,
 }
 
 impl BatchOutlet {
     pub(super) fn new(line: Arc<Line>, scope: Scope, outstanding: usize) -> Arc<Self> {
-        Arc::new(Self { line, scope, state: Mutex::new(State { answers: Vec::new(), outstanding }) })
+        Arc::new(Self { line, scope, state: Mutex::new(BatchState { answers: Vec::new(), outstanding }) })
     }
 
     /// All answers, once the last call has ended.
     fn add(&self, answer: Option<Rendered>) -> Option<Rendered> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock();
         state.answers.extend(answer);
         state.outstanding = state.outstanding.saturating_sub(1);
         let complete = state.outstanding == 0 && !state.answers.is_empty();

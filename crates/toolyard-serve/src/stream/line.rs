@@ -14,9 +14,9 @@ use toolyard_proto::{Id, Notification, Raw};
 
 use crate::calls::Outlet;
 use crate::endpoint::Counts;
-use crate::modern::{cannot_ask, fit};
+use crate::modern::{cannot_ask, filter_notification};
 use crate::outbox::{ROOM, Weight};
-use crate::rendered::Rendered;
+use crate::reply::Rendered;
 
 /// Pieces smaller than this are gathered into one write.
 const GATHER: usize = 16 * 1024;
@@ -48,8 +48,8 @@ impl Line {
         (Self { queue, queued_bytes: queued_bytes.clone(), counts }, Queue { receiver, queued_bytes })
     }
 
-    /// Waits until one more answer has room. Waiters are served in order, so every answer that
-    /// waited when this began is in the queue when it ends.
+    /// Waits until there is room for one more answer. Waiters are served in order, so every answer that was waiting
+    /// before is in the queue by then.
     pub(super) async fn has_caught_up(&self) {
         drop(self.queue.reserve().await);
     }
@@ -90,7 +90,7 @@ impl Outlet for Line {
     }
 }
 
-/// The line as one call sees it: silent once the call has ended.
+/// The line for one call: it sends nothing more once the call has ended.
 pub(super) struct CallLine {
     line: Arc<Line>,
     over: AtomicBool,
@@ -135,7 +135,9 @@ pub(super) struct LineBack {
 
 impl Back for LineBack {
     fn notify(&self, notification: Notification) {
-        if let Some(notification) = fit(&self.origin, self.subscription.as_ref(), notification) {
+        if let Some(notification) =
+            filter_notification(&self.origin, self.subscription.as_ref(), notification)
+        {
             let weight = Weight::of(&notification.method);
             self.outlet.tell(Rendered::notification(notification), weight);
         }
@@ -146,8 +148,8 @@ impl Back for LineBack {
     }
 }
 
-/// Writes until `connection` ends and all that was queued by then is written, or the client reads nothing for
-/// `patience`.
+/// Writes until `connection` has ended and everything queued by then is written, or until the client has read nothing
+/// for `patience`.
 pub(super) async fn write_lines(
     Queue { receiver: mut queue, queued_bytes }: Queue,
     mut write: impl AsyncWrite + Unpin,
@@ -159,7 +161,7 @@ pub(super) async fn write_lines(
         let count = tokio::select! {
             biased;
             count = queue.recv_many(&mut ready, 64) => count,
-            // Others may still hold the line; it accepts no more messages from now on.
+            // Calls may still hold the line, but it accepts no more messages.
             () = connection.ended(), if !queue.is_closed() => {
                 queue.close();
                 continue;
@@ -185,7 +187,8 @@ pub(super) async fn write_lines(
 
 /// The lines as few pieces, without copying the large ones.
 fn gather(ready: &mut Vec<Waiting>) -> Vec<Bytes> {
-    let (mut out, mut small) = (Vec::new(), BytesMut::new());
+    let mut out = Vec::new();
+    let mut small = BytesMut::new();
     for part in ready.drain(..).flat_map(|waiting| waiting.message.into_line()) {
         if part.len() < GATHER {
             small.extend_from_slice(&part);

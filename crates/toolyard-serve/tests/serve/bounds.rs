@@ -72,7 +72,7 @@ async fn a_session_keeps_at_most_64_kib_of_its_handshake() {
 async fn a_session_without_a_reader_gets_one_notification_that_a_list_has_changed() {
     let world = world().await;
     let session = world.initialize("2025-11-25").await;
-    until("the session listens", || !world.double.listeners.lock().unwrap().is_empty()).await;
+    until("the session listens", || !world.double.listeners.lock().is_empty()).await;
     for _ in 0..100 {
         world.double.announce(&Method::TOOLS_CHANGED, None);
         world.double.announce(&Method::PROMPTS_CHANGED, None);

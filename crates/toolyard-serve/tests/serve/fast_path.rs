@@ -215,7 +215,7 @@ async fn requests_that_come_together_are_answered_in_their_order() {
 }
 
 #[tokio::test]
-async fn what_comes_during_a_call_waits_for_its_turn() {
+async fn requests_during_a_call_are_answered_after_it() {
     let world = world().await;
     let mut client = Client::new(&world).await;
     client.write(&call(&world, 1, "wait", &json!({}), &[])).await;
@@ -254,7 +254,7 @@ async fn an_event_stream_that_breaks_ends_with_an_error_and_the_connection_stays
 }
 
 #[tokio::test]
-async fn a_client_that_takes_nothing_is_left() {
+async fn a_client_that_accepts_no_data_is_disconnected() {
     let world = world_with(Options { patience: Duration::from_millis(50), ..Options::default() }).await;
     let mut client = Client::new(&world).await;
     client.write(&call(&world, 1, "flood", &json!({}), &[])).await;
@@ -297,7 +297,7 @@ async fn a_client_that_closes_its_side_has_left() {
 }
 
 #[tokio::test]
-async fn a_client_that_has_sent_more_than_is_read_ahead_is_missed_at_the_second_sign_of_life() {
+async fn a_client_that_has_sent_more_than_is_read_ahead_is_noticed_at_the_second_keep_alive() {
     let world = world_with(Options { keep_alive: Duration::from_millis(30), ..Options::default() }).await;
     for more in [&[][..], &[UNUSUAL]] {
         world.double.dropped.store(0, Ordering::SeqCst);
@@ -310,7 +310,7 @@ async fn a_client_that_has_sent_more_than_is_read_ahead_is_missed_at_the_second_
 }
 
 #[tokio::test]
-async fn a_token_that_is_good_once_is_good_for_its_connection_on_the_fast_path_and_in_hyper() {
+async fn a_single_use_token_is_valid_for_its_connection_on_the_fast_path_and_in_hyper() {
     let secret = Secret::parse("MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=").unwrap();
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
     let signed = format!("authorization: Bearer {}", secret.mint("ann", now));

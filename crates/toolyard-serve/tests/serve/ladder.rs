@@ -7,7 +7,7 @@ use toolyard_serve::admit::Gate;
 
 use crate::support::{Headers, World, modern, world, world_with};
 
-/// The expected code is 0 where there is no JSON-RPC error in the body.
+/// The expected code is 0 where there is not JSON-RPC error in the body.
 async fn check(world: &World, request: (&str, &str), headers: Headers<'_>, body: &str, expected: (u16, i64)) {
     let (method, path) = request;
     let reply = world.send(method, path, headers, body).await;
@@ -128,7 +128,7 @@ async fn a_token_is_asked_for_where_there_is_one() {
         assert!(reply.header("www-authenticate").starts_with("Bearer"), "{reply:?}");
     }
     assert_eq!(call(&[("authorization", "Bearer s3cret")]).await.status, 200);
-    let origins = world.double.origins.lock().unwrap();
+    let origins = world.double.origins.lock();
     assert_eq!(origins[0].client, ClientKey::Principal(Principal::token("ann")));
     assert_eq!(origins.len(), 1);
 }
@@ -138,7 +138,7 @@ async fn without_a_token_every_modern_request_is_its_own_client() {
     let world = world().await;
     world.modern("tools/list", json!({})).await;
     world.modern("tools/list", json!({})).await;
-    let origins = world.double.origins.lock().unwrap();
+    let origins = world.double.origins.lock();
     assert!(matches!(origins[0].client, ClientKey::Request(_)));
     assert_ne!(origins[0].client, origins[1].client);
 }
@@ -221,7 +221,7 @@ async fn parameter_headers_reach_the_handler() {
     let world = world().await;
     let headers = &[VERSION, ("mcp-method", "tools/call"), ("mcp-name", "echo"), ("mcp-param-region", "eu")];
     assert_eq!(world.post(headers, &modern("tools/call", json!({ "name": "echo" }))).await.status, 200);
-    let requests = world.double.requests.lock().unwrap();
+    let requests = world.double.requests.lock();
     assert_eq!(requests[0].headers.as_ref().unwrap()["mcp-param-region"], "eu");
     assert!(requests[0].relay);
 }

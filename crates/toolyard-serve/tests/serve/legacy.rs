@@ -110,7 +110,7 @@ async fn delete_ends_a_session() {
     assert_eq!(world.send("DELETE", "/mcp", headers, "").await.status, 204);
     assert_eq!(world.send("DELETE", "/mcp", headers, "").await.status, 404);
     assert_eq!(world.legacy(&session, "tools/list", json!({})).await.status, 404);
-    let ended = world.double.ended.lock().unwrap();
+    let ended = world.double.ended.lock();
     assert!(matches!(&ended[..], [ClientKey::Session(name)] if !session.contains(&**name)));
     assert_eq!(world.endpoint.sessions(), 0);
 }
@@ -265,7 +265,7 @@ async fn a_subscription_is_open_once_it_is_acknowledged() {
     world.legacy(&session, "resources/unsubscribe", json!({ "uri": "known:a" })).await;
     until("the listen is dropped", || world.double.dropped.load(Ordering::SeqCst) == dropped + 1).await;
     // Only the session's own listener is left, and it receives changes but no updates.
-    world.double.listeners.lock().unwrap().truncate(1);
+    world.double.listeners.lock().truncate(1);
     updated();
     world.double.announce(&Method::TOOLS_CHANGED, None);
     assert_eq!(outside.message().await.unwrap()["method"], "notifications/tools/list_changed");
@@ -320,7 +320,7 @@ async fn notifications_reach_the_handler_but_for_those_of_the_handshake() {
         let body = json!({ "jsonrpc": "2.0", "method": method });
         assert_eq!(world.post(&[("mcp-session-id", &session)], &body).await.status, 202);
     }
-    assert_eq!(*world.double.notices.lock().unwrap(), ["notifications/roots/list_changed"]);
+    assert_eq!(*world.double.notices.lock(), ["notifications/roots/list_changed"]);
 }
 
 #[tokio::test]
@@ -330,7 +330,7 @@ async fn the_end_of_the_endpoint_ends_sessions_and_streams() {
     let mut outside = world.open_get(&[("mcp-session-id", &session)]).await;
     let (message, ()) = tokio::join!(outside.message(), world.endpoint.end(Duration::from_secs(5)));
     assert_eq!(message, None);
-    assert_eq!((world.endpoint.sessions(), world.double.ended.lock().unwrap().len()), (0, 1));
+    assert_eq!((world.endpoint.sessions(), world.double.ended.lock().len()), (0, 1));
     tokio::time::timeout(Duration::from_secs(5), world.scope.end()).await.unwrap();
 }
 

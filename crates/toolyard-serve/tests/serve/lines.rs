@@ -7,12 +7,12 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream, UnixStream};
-use toolyard_model::local::LocalListener;
-use toolyard_model::{Principal, Scope, View};
+use toolyard_model::local::{self, LocalListener};
+use toolyard_model::{Principal, Scope, Transport, View};
 use toolyard_serve::admit::Gate;
 use toolyard_serve::{Endpoint, Options, serve_local, serve_tcp};
 
-use crate::support::{Double, initialize, modern};
+use crate::support::{Double, initialize, modern, world};
 
 struct Doors {
     double: Arc<Double>,
@@ -87,13 +87,36 @@ async fn clients_of_both_eras_are_served_on_both_doors() {
 }
 
 #[tokio::test]
+async fn requests_of_both_eras_carry_the_transport_of_their_connection() {
+    let doors = doors(Options::default()).await;
+    let list = json!({ "jsonrpc": "2.0", "id": 2, "method": "tools/list" });
+    for (mut client, transport) in
+        [(doors.tcp().await, Transport::Tcp), (doors.local().await, local::TRANSPORT)]
+    {
+        client.ask(&tools(1)).await;
+        client.ask(&initialize("2025-11-25")).await;
+        client.ask(&list).await;
+        let transports: Vec<_> = doors.double.origins.lock().drain(..).map(|one| one.transport).collect();
+        assert!(transports.len() >= 2, "{transports:?}");
+        assert!(transports.iter().all(|one| *one == Some(transport)), "{transports:?}");
+    }
+    let world = world().await;
+    let session = world.initialize("2025-11-25").await;
+    world.legacy(&session, "tools/list", json!({})).await;
+    world.modern("tools/list", json!({})).await;
+    let transports: Vec<_> = world.double.origins.lock().iter().map(|one| one.transport).collect();
+    assert!(transports.len() >= 2, "{transports:?}");
+    assert!(transports.iter().all(|one| *one == Some(Transport::Tcp)), "{transports:?}");
+}
+
+#[tokio::test]
 async fn the_opening_line_chooses_the_view_and_is_not_answered() {
     let doors = doors(Options::default()).await;
     for mut client in [doors.tcp().await, doors.local().await] {
         client.send(&json!({ "toolyard": 1, "view": "p/work" })).await;
         assert_eq!(client.ask(&tools(7)).await["id"], 7);
     }
-    let origins = doors.double.origins.lock().unwrap();
+    let origins = doors.double.origins.lock();
     assert!(origins.iter().all(|origin| origin.view == View::Profile("work".into())), "{origins:?}");
     assert_eq!(origins.len(), 2);
 }
@@ -123,8 +146,7 @@ async fn over_tcp_a_token_is_asked_for_where_there_is_one_and_the_owner_needs_no
     right.send(&json!({ "toolyard": 1, "token": "sesame" })).await;
     assert_eq!(right.ask(&tools(4)).await["id"], 4);
     assert_eq!(doors.local().await.ask(&tools(5)).await["id"], 5);
-    let names: Vec<_> =
-        doors.double.origins.lock().unwrap().iter().map(|o| o.principal.name().to_string()).collect();
+    let names: Vec<_> = doors.double.origins.lock().iter().map(|o| o.principal.name().to_string()).collect();
     assert_eq!(names, ["ann", "local"]);
 }
 

@@ -146,11 +146,11 @@ async fn notifications_are_taken_without_a_session() {
         let reply = world.post(&[("mcp-protocol-version", "2026-07-28")], &body).await;
         assert_eq!((reply.status, reply.body.as_str()), (202, ""));
     }
-    assert_eq!(*world.double.notices.lock().unwrap(), ["notifications/custom"]);
+    assert_eq!(*world.double.notices.lock(), ["notifications/custom"]);
 }
 
 #[tokio::test]
-async fn a_client_that_does_not_read_is_left() {
+async fn a_client_that_does_not_read_is_disconnected() {
     let world = world_with(Options { patience: Duration::from_millis(50), ..Options::default() }).await;
     let live = world.open_modern("tools/call", json!({ "name": "flood" })).await;
     until("the call is dropped", || world.double.dropped.load(Ordering::SeqCst) == 1).await;

@@ -100,7 +100,7 @@ async fn a_state_that_another_program_made_reaches_the_handler() {
     let world = world().await;
     let more = json!({ "requestState": "yard-0011223344556677.abc", "inputResponses": {} });
     assert_eq!(text(&call(&world, "echo", more).await), "echo");
-    let params = world.double.requests.lock().unwrap()[0].params.clone();
+    let params = world.double.requests.lock()[0].params.clone();
     assert_eq!(params.member("requestState").unwrap().as_str(), "\"yard-0011223344556677.abc\"");
 }
 

@@ -147,14 +147,14 @@ async fn resuming_a_stream_whose_past_is_lost_is_an_error() {
 }
 
 #[tokio::test]
-async fn what_belongs_to_no_call_can_be_resumed_too() {
+async fn messages_outside_calls_can_be_resumed() {
     use toolyard_proto::Method;
     let world = world().await;
     let session = world.initialize("2025-11-25").await;
     let mut live = world.open_get(&[("mcp-session-id", &session)]).await;
     let primer = live.event().await.unwrap();
     assert!(primer.data.is_empty());
-    until("the session listens", || !world.double.listeners.lock().unwrap().is_empty()).await;
+    until("the session listens", || !world.double.listeners.lock().is_empty()).await;
     world.double.announce(&Method::TOOLS_CHANGED, None);
     let changed = live.event().await.unwrap();
     drop(live);
@@ -172,7 +172,7 @@ async fn a_client_that_missed_too_much_outside_of_calls_receives_what_comes_next
     let session = world.initialize("2025-11-25").await;
     let mut live = world.open_get(&[("mcp-session-id", &session)]).await;
     let primer = live.event().await.unwrap().id.unwrap();
-    until("the session listens", || !world.double.listeners.lock().unwrap().is_empty()).await;
+    until("the session listens", || !world.double.listeners.lock().is_empty()).await;
     for _ in 0..300 {
         world.double.announce(&Method::TOOLS_CHANGED, None);
         live.message().await.unwrap();

@@ -30,11 +30,11 @@ async fn a_session_is_restored_with_all_that_its_client_set() {
         second.send("POST", "/mcp", &headers, &echo),
     );
     assert_eq!((one.status, two.status, second.endpoint.sessions()), (200, 200, 1));
-    let origins = second.double.origins.lock().unwrap().clone();
+    let origins = second.double.origins.lock().clone();
     let origin = &origins.last().unwrap();
     assert_eq!(origin.revision.as_str(), "2025-06-18");
     assert_eq!(origin.capabilities.as_str(), r#"{"elicitation":{},"sampling":{},"roots":{}}"#);
-    let requests = second.double.requests.lock().unwrap().clone();
+    let requests = second.double.requests.lock().clone();
     let levels = requests.iter().filter(|request| request.method.as_str() == "logging/setLevel");
     let levels: Vec<_> = levels.map(|request| request.params.as_str().to_owned()).collect();
     assert_eq!(levels, [r#"{"level":"error"}"#], "the handler gets it, once");
@@ -97,7 +97,7 @@ async fn until_remembered(folder: &Path, what: &str, is: bool) {
 }
 
 #[tokio::test]
-async fn what_a_client_watches_and_its_level_survive_a_crash() {
+async fn subscriptions_and_log_level_survive_a_crash() {
     let folder = tempfile::tempdir().unwrap();
     let first = world_of(folder.path()).await;
     let session = first.initialize("2025-06-18").await;
@@ -114,7 +114,7 @@ async fn what_a_client_watches_and_its_level_survive_a_crash() {
     second.double.refusals.store(2, Ordering::SeqCst);
     second.legacy(&session, "ping", json!({})).await;
     until_remembered(folder.path(), "a:kept", true).await;
-    until("it is watched again", || second.double.listeners.lock().unwrap().len() == 2).await;
+    until("it is watched again", || second.double.listeners.lock().len() == 2).await;
     until_remembered(folder.path(), "a:kept", true).await;
 }
 
@@ -165,5 +165,5 @@ async fn a_session_that_takes_long_to_read_delays_no_other() {
     };
     let (restored, ()) = tokio::join!(world.legacy(&session, "ping", json!({})), others);
     assert!(writer.join().unwrap(), "others were answered meanwhile");
-    assert_eq!(restored.status, 404, "what was read in the end is no session");
+    assert_eq!(restored.status, 404, "what was read in the end is not a session");
 }

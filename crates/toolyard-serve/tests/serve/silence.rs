@@ -19,18 +19,18 @@ async fn check(world: &World, live: Live, text: Value) {
     let events = reply.events();
     assert_eq!((events.len(), &events[0]["result"]["content"][0]["text"]), (1, &text), "{}", reply.body);
     let is_first = reply.body.split("\n\n").next().is_some_and(|first| first.contains("result"));
-    assert!(!is_first, "there was a sign of life before the answer: {}", reply.body);
+    assert!(!is_first, "there was a keep-alive before the answer: {}", reply.body);
 }
 
 #[tokio::test]
-async fn a_modern_client_gets_a_sign_of_life_before_the_first_word() {
+async fn a_modern_client_gets_a_keep_alive_before_the_first_message() {
     let world = quiet_world().await;
     let live = world.open_modern("tools/call", json!({ "name": "wait" })).await;
     check(&world, live, json!("wait")).await;
 }
 
 #[tokio::test]
-async fn a_legacy_client_gets_a_sign_of_life_before_the_first_word() {
+async fn a_legacy_client_gets_a_keep_alive_before_the_first_message() {
     let world = quiet_world().await;
     for revision in ["2025-11-25", "2025-03-26"] {
         let session = world.initialize(revision).await;

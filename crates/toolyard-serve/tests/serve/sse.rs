@@ -69,12 +69,12 @@ async fn the_view_is_in_the_path_and_a_session_belongs_to_the_client_that_opened
     assert_eq!(world.send("POST", &elsewhere, ann, &hello).await.status, 404);
     assert_eq!(world.send("POST", &address, ann, &hello).await.status, 202);
     assert!(events.message().await.unwrap()["result"].is_object());
-    let origins = world.double.origins.lock().unwrap();
+    let origins = world.double.origins.lock();
     assert_eq!(origins.last().unwrap().view, View::Profile("work".into()));
 }
 
 #[tokio::test]
-async fn what_is_no_message_is_refused_where_it_is_posted() {
+async fn a_posted_body_that_is_not_a_message_is_refused() {
     let world = world().await;
     let (_events, address) = open(&world, "/sse", &[]).await;
     for (body, status) in [("garbage", 400), ("{\"a\":\n1}", 400), ("{}", 400)] {
@@ -97,10 +97,10 @@ async fn a_client_that_leaves_ends_its_calls_and_its_session() {
     events.message().await.unwrap();
     post(&world, &address, &call(1, "hang")).await;
     let is_call = |request: &Request| request.method == Method::TOOLS_CALL;
-    until("the call", || world.double.requests.lock().unwrap().iter().any(is_call)).await;
+    until("the call", || world.double.requests.lock().iter().any(is_call)).await;
     drop(events);
     until("the end of the call", || world.double.dropped.load(Ordering::SeqCst) >= 1).await;
-    until("the end of the client", || world.double.ended.lock().unwrap().len() == 1).await;
+    until("the end of the client", || world.double.ended.lock().len() == 1).await;
     assert_eq!(post(&world, &address, &call(2, "x")).await.status, 404);
 }
 
@@ -140,7 +140,7 @@ async fn our_own_links_use_http_sse_on_request_and_if_nothing_else_is_offered() 
         HttpSpec::new(format!("http://{}/sse", world.address).parse().unwrap(), http::HeaderMap::new());
     check_link(link(Target::Sse(spec.clone()), &scope).await, Revision::NEWEST_LEGACY).await;
     check_link(link(Target::Http(spec), &scope).await, Revision::NEWEST_LEGACY).await;
-    until("the end of the client", || world.double.ended.lock().unwrap().len() == 2).await;
+    until("the end of the client", || world.double.ended.lock().len() == 2).await;
 }
 
 #[tokio::test]

@@ -1,7 +1,7 @@
 //! For tests of the endpoint: a handler whose tools do what a test needs, and a plain HTTP client.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -9,6 +9,7 @@ use http::{HeaderMap, Request as HttpRequest};
 use http_body_util::{BodyExt, Full, StreamBody};
 use hyper::body::{Frame, Incoming};
 use hyper_util::rt::TokioIo;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
@@ -59,7 +60,7 @@ impl Drop for CountDrop {
 impl Double {
     /// Sends a notification to every listener.
     pub(crate) fn announce(&self, method: &Method, params: Option<&Value>) {
-        for peer in &*self.listeners.lock().unwrap() {
+        for peer in &*self.listeners.lock() {
             peer.notify(Notification::new(method.clone(), params.cloned().map(Raw::from)));
         }
     }
@@ -76,7 +77,7 @@ impl Double {
         let honoured = if filter.as_str().contains("unknown:") { Raw::empty_object() } else { filter };
         let params = Raw::empty_object().with("notifications", &honoured);
         let count = CountDrop(Some(self.dropped.clone()));
-        self.listeners.lock().unwrap().push(peer.clone());
+        self.listeners.lock().push(peer.clone());
         Box::pin(async move {
             peer.notify(Notification::new(Method::ACKNOWLEDGED, params));
             let _count = count;
@@ -218,8 +219,8 @@ fn text_answer(text: &str) -> Answer {
 impl Handler for Double {
     fn handle(&self, request: Request, peer: Peer) -> BoxFuture<Answer> {
         self.started.fetch_add(1, Ordering::SeqCst);
-        self.origins.lock().unwrap().push(request.origin.clone());
-        self.requests.lock().unwrap().push(request.clone());
+        self.origins.lock().push(request.origin.clone());
+        self.requests.lock().push(request.clone());
         let result = match request.method.as_str() {
             "tools/call" => return self.call(&request, peer),
             "subscriptions/listen" => return self.listen(&request, peer),
@@ -247,11 +248,11 @@ impl Handler for Double {
     }
 
     fn notice(&self, _: &Arc<Origin>, notification: Notification) {
-        self.notices.lock().unwrap().push(notification.method.to_string());
+        self.notices.lock().push(notification.method.to_string());
     }
 
     fn ended(&self, client: &ClientKey) {
-        self.ended.lock().unwrap().push(client.clone());
+        self.ended.lock().push(client.clone());
     }
 
     fn offers(&self, view: &View) -> bool {

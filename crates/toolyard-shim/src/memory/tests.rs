@@ -168,7 +168,7 @@ fn read_only_requests_are_sent_to_the_next_gateway_and_others_fail() {
 }
 
 #[test]
-fn a_request_is_not_repeated_for_ever() {
+fn a_request_is_repeated_a_limited_number_of_times() {
     let mut memory = initialized();
     memory.client_sent(request(1, "tools/list", json!({})));
     for _ in 0..MOST_REPEATS {

@@ -3,9 +3,10 @@
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::thread;
 
+use parking_lot::Mutex;
 use serde_json::Value;
 
 use super::{DEAF, Out, Rogue};
@@ -100,8 +101,8 @@ fn serve(rogue: &Rogue, web: Web, streams: &Streams, mut stream: TcpStream) -> O
     }
 }
 
-fn lock(streams: &Streams) -> std::sync::MutexGuard<'_, HashMap<String, TcpStream>> {
-    streams.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock(streams: &Streams) -> parking_lot::MutexGuard<'_, HashMap<String, TcpStream>> {
+    streams.lock()
 }
 
 fn open(streams: &Streams, mut stream: TcpStream) -> Option<()> {

@@ -1,5 +1,7 @@
 //! One tool for each feature of the protocol.
 
+use std::ops::RangeInclusive;
+
 use serde_json::{Value, json};
 use toolyard_proto::Revision;
 use toolyard_proto::modern::LogLevel;
@@ -17,8 +19,11 @@ pub(super) fn list(server: &Server) -> Vec<Value> {
     if server.knows(Revision::V2025_11_25) {
         names.extend(["elicit_url", "task", "long_task"]);
     }
+    if server.knows(Revision::V2025_11_25) {
+        names.push("rounds");
+    }
     if server.is_modern() {
-        names.extend(["rounds", "status"]);
+        names.push("status");
     }
     if server.revision == Revision::V2025_11_25 {
         names.push("visit");
@@ -58,10 +63,10 @@ pub(super) async fn call(call: &Call) -> Result<Value, Value> {
     match name {
         "visit" => call.visit(),
         "echo" => Ok(text(call.params["arguments"]["text"].as_str().unwrap_or_default())),
-        "progress" => progress(call, 2).await,
+        "progress" => progress(call, 1..=2).await,
         "rounds" => rounds(call).await,
         "slow" => {
-            progress(call, 1).await?;
+            progress(call, 1..=1).await?;
             std::future::pending().await
         }
         "cancels" => Ok(text(&call.server.state().cancelled.to_string())),
@@ -89,16 +94,23 @@ pub(super) async fn call(call: &Call) -> Result<Value, Value> {
     }
 }
 
-/// Reports from the start again in its second round.
+/// Reports, asks for the roots and reports again: a modern server from the start, in a second round, a legacy server
+/// in the same call.
 async fn rounds(call: &Call) -> Result<Value, Value> {
+    if !call.server.is_modern() {
+        progress(call, 1..=1).await?;
+        let answer = call.interact("roots").await?;
+        progress(call, 2..=4).await?;
+        return Ok(answer);
+    }
     let is_first = call.params.get("inputResponses").is_none();
-    progress(call, if is_first { 2 } else { 3 }).await?;
+    progress(call, 1..=if is_first { 2 } else { 3 }).await?;
     call.interact("roots").await
 }
 
-async fn progress(call: &Call, steps: u32) -> Result<Value, Value> {
+async fn progress(call: &Call, steps: RangeInclusive<u32>) -> Result<Value, Value> {
     let token = call.params["_meta"].get("progressToken").cloned();
-    for step in 1..=steps {
+    for step in steps {
         if let Some(token) = &token {
             let params = json!({ "progressToken": token, "progress": step, "total": 2 });
             call.notify("notifications/progress", params).await;

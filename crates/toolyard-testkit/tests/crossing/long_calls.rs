@@ -24,7 +24,7 @@ async fn work(context: &Context) -> &'static str {
     "worked"
 }
 
-/// The same without a sign of life.
+/// Works for 90 s without reporting progress.
 #[tool]
 async fn be_silent() -> &'static str {
     sleep(Duration::from_secs(90)).await;

@@ -1,9 +1,10 @@
 //! A tool of a pack that calls other tools for its caller: in the caller's view, with the caller's answers, and never
 //! deeper or longer than the caller's own call.
 
-use std::sync::{Arc, Mutex, OnceLock, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, SystemTime};
 
+use parking_lot::Mutex;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -107,7 +108,7 @@ impl Sink for Records {
     fn call_ended(&self, call: &Arc<OpenCall>, record: &Record, _: Option<&Captured>) {
         let (trace, record) = (call.trace, Arc::new(record.clone()));
         let event = Event { at: SystemTime::now(), what: What::CallEnded { trace, record } };
-        self.0.lock().unwrap().push(event.to_json());
+        self.0.lock().push(event.to_json());
     }
 }
 
@@ -176,6 +177,8 @@ fn text(result: &Value) -> &str {
 }
 
 const ERAS: [Revision; 2] = [Revision::V2025_11_25, Revision::NEWEST];
+/// How soon the inner call must end after the client has cancelled the outer one.
+const CANCELLED_WITHIN: Duration = Duration::from_secs(1);
 
 #[tokio::test]
 async fn a_nested_call_answers_and_asks_in_every_pairing_of_eras_and_both_calls_are_recorded() {
@@ -189,7 +192,7 @@ async fn a_nested_call_answers_and_asks_in_every_pairing_of_eras_and_both_calls_
             assert_eq!(text(&result), "Ann", "{revision:?} {server:?}: {result}");
             assert_eq!(client.asks().len(), 1, "the caller was asked");
 
-            let records = std::mem::take(&mut *nested.records.0.lock().unwrap());
+            let records = std::mem::take(&mut *nested.records.0.lock());
             let outer: Vec<&Value> = records.iter().filter(|record| record["upstream"] == "relay").collect();
             let inner: Vec<&Value> = records.iter().filter(|record| record["upstream"] == "script").collect();
             assert_eq!(outer.len(), 2, "{records:?}");
@@ -202,77 +205,93 @@ async fn a_nested_call_answers_and_asks_in_every_pairing_of_eras_and_both_calls_
 
 #[tokio::test]
 async fn progress_of_a_nested_call_reaches_the_caller() {
-    let nested = Nested::open(Revision::NEWEST).await;
-    for revision in ERAS {
-        let client = client(revision);
-        let arguments = json!({ "path": ["script__progress"] });
-        let params = json!({ "name": "relay__one", "arguments": arguments, "_meta": { "progressToken": 7 } });
-        let params = params_of(client.origin(), params);
-        client.call(&nested.world.gateway, "tools/call", params).await.unwrap();
-        let sent = client.notifications();
-        let progress: Vec<&Value> = sent.iter().filter(|sent| sent[0] == "notifications/progress").collect();
-        assert!(!progress.is_empty(), "{revision:?}: {sent:?}");
-        assert!(progress.iter().all(|sent| sent[1]["progressToken"] == 7), "{progress:?}");
-    }
-}
-
-#[tokio::test]
-async fn a_tool_never_calls_itself_and_nesting_is_bounded() {
-    let nested = Nested::open(Revision::NEWEST).await;
-    let client = client(Revision::NEWEST);
-    let refused = nested.call(&client, "relay__one", &["relay__one", "script__echo"]).await;
-    assert!(text(&refused).contains("must not call itself"), "{refused}");
-    let refused = nested.call(&client, "relay__one", &["relay__two", "relay__one", "script__echo"]).await;
-    assert!(text(&refused).contains("must not call itself"), "{refused}");
-    let deep = ["relay__two", "relay__three", "relay__four"];
-    let answered = nested.call(&client, "relay__one", &[&deep[..2], &["script__echo"]].concat()).await;
-    assert_eq!(text(&answered), "echoed", "{answered}");
-    let refused = nested.call(&client, "relay__one", &[&deep[..], &["script__echo"]].concat()).await;
-    assert!(text(&refused).contains("3 levels deep"), "{refused}");
-    assert_eq!(nested.world.server.called("echo"), 1);
-}
-
-#[tokio::test]
-async fn a_nested_call_sees_only_the_view_of_its_caller() {
-    let nested = Nested::open(Revision::V2025_11_25).await;
-    for revision in ERAS {
-        let caller = |view: &str| {
-            let view = View::parse(view).unwrap();
-            Origin::new(view, Principal::local(), ClientKey::Connection(1), revision)
-        };
-        let call = async |view: &str, tool: &str, arguments: Value| {
-            let origin = Arc::new(caller(view));
-            let params = params_of(&origin, json!({ "name": tool, "arguments": arguments }));
-            let request = Request::new(origin, Id::number(1), Method::TOOLS_CALL, params);
-            match nested.world.gateway.handle(request, Peer::none()).await {
-                Ok(AnswerBody::Whole(result, _)) => result.read::<Value>().unwrap(),
-                other => panic!("{other:?}"),
-            }
-        };
-        let words = |words: &str| json!({ "words": words });
-        let all = call("", "relay__names", words("")).await.to_string();
-        assert!(all.contains("script__echo") && all.contains("relay__one"), "{all}");
-        let found = call("", "relay__names", words("echo")).await;
-        assert_eq!(found["structuredContent"]["result"], json!(["script__echo"]), "{found}");
-        let narrow = call("p/narrow", "relay__names", words("")).await.to_string();
-        assert!(!narrow.contains("script__") && narrow.contains("relay__one"), "{narrow}");
-        let refused = call("p/narrow", "relay__one", json!({ "path": ["script__echo"] })).await;
-        assert!(text(&refused).contains("unknown tool `script__echo`"), "{refused}");
-    }
-}
-
-#[tokio::test]
-async fn cancelling_a_call_cancels_the_call_inside_it() {
     for server in ERAS {
         let nested = Nested::open(server).await;
-        let client = client(Revision::NEWEST);
-        let call = nested.call(&client, "relay__one", &["script__slow"]);
-        tokio::select! {
-            result = call => panic!("it is slow: {result}"),
-            () = until("the inner call runs", || nested.world.server.called("slow") == 1) => {}
+        for revision in ERAS {
+            let client = client(revision);
+            let arguments = json!({ "path": ["script__progress"] });
+            let params =
+                json!({ "name": "relay__one", "arguments": arguments, "_meta": { "progressToken": 7 } });
+            let params = params_of(client.origin(), params);
+            client.call(&nested.world.gateway, "tools/call", params).await.unwrap();
+            let sent = client.notifications();
+            let progress: Vec<&Value> =
+                sent.iter().filter(|sent| sent[0] == "notifications/progress").collect();
+            assert!(!progress.is_empty(), "{revision:?}: {sent:?}");
+            assert!(progress.iter().all(|sent| sent[1]["progressToken"] == 7), "{progress:?}");
         }
-        let cancelled = until("the server is cancelled", || nested.world.server.cancelled() == 1);
-        tokio::time::timeout(Duration::from_secs(5), cancelled).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_tool_never_calls_itself_and_nesting_is_bounded_in_every_pairing_of_eras() {
+    for server in ERAS {
+        let nested = Nested::open(server).await;
+        for (answers, revision) in ERAS.into_iter().enumerate() {
+            let (pairing, client) = (format!("{revision:?} {server:?}"), client(revision));
+            let call = async |path: &[&str]| nested.call(&client, "relay__one", path).await;
+            let refused = call(&["relay__one", "script__echo"]).await;
+            assert!(text(&refused).contains("must not call itself"), "{pairing}: {refused}");
+            let refused = call(&["relay__two", "relay__one", "script__echo"]).await;
+            assert!(text(&refused).contains("must not call itself"), "{pairing}: {refused}");
+            let answered = call(&["relay__two", "relay__three", "script__echo"]).await;
+            assert_eq!(text(&answered), "echoed", "{pairing}: {answered}");
+            let refused = call(&["relay__two", "relay__three", "relay__four", "script__echo"]).await;
+            assert!(text(&refused).contains("3 levels deep"), "{pairing}: {refused}");
+            assert_eq!(nested.world.server.called("echo"), answers + 1, "{pairing}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_nested_call_sees_only_the_view_of_its_caller_in_every_pairing_of_eras() {
+    for server in ERAS {
+        let nested = Nested::open(server).await;
+        for revision in ERAS {
+            nested_calls_stay_in_the_view(&nested, revision).await;
+        }
+    }
+}
+
+async fn nested_calls_stay_in_the_view(nested: &Nested, revision: Revision) {
+    let call = async |view: &str, tool: &str, arguments: Value| {
+        let view = View::parse(view).unwrap();
+        let origin = Arc::new(Origin::new(view, Principal::local(), ClientKey::Connection(1), revision));
+        let params = params_of(&origin, json!({ "name": tool, "arguments": arguments }));
+        let request = Request::new(origin, Id::number(1), Method::TOOLS_CALL, params);
+        match nested.world.gateway.handle(request, Peer::none()).await {
+            Ok(AnswerBody::Whole(result, _)) => result.read::<Value>().unwrap(),
+            other => panic!("{other:?}"),
+        }
+    };
+    let words = |words: &str| json!({ "words": words });
+    let all = call("", "relay__names", words("")).await.to_string();
+    assert!(all.contains("script__echo") && all.contains("relay__one"), "{all}");
+    let found = call("", "relay__names", words("echo")).await;
+    assert_eq!(found["structuredContent"]["result"], json!(["script__echo"]), "{found}");
+    let narrow = call("p/narrow", "relay__names", words("")).await.to_string();
+    assert!(!narrow.contains("script__") && narrow.contains("relay__one"), "{narrow}");
+    let refused = call("p/narrow", "relay__one", json!({ "path": ["script__echo"] })).await;
+    assert!(text(&refused).contains("unknown tool `script__echo`"), "{refused}");
+}
+
+/// A modern client closes its stream, a legacy one sends `notifications/cancelled`.
+#[tokio::test]
+async fn cancelling_a_call_cancels_the_call_inside_it_within_a_second_in_every_pairing_of_eras() {
+    for server in ERAS {
+        let nested = Nested::open(server).await;
+        for (before, revision) in ERAS.into_iter().enumerate() {
+            let pairing = format!("{revision:?} {server:?}");
+            let client = nested.world.client_at("/mcp", revision).await;
+            let params = json!({ "name": "relay__one", "arguments": { "path": ["script__slow"] } });
+            let call = client.begin("tools/call", params, json!({})).await.unwrap();
+            until("the inner call runs", || nested.world.server.called("slow") == before + 1).await;
+            assert_eq!(nested.world.server.cancelled(), before, "{pairing}");
+            client.cancel(call).await.unwrap();
+            let cancelled =
+                until("the server is cancelled", || nested.world.server.cancelled() == before + 1);
+            tokio::time::timeout(CANCELLED_WITHIN, cancelled).await.expect(&pairing);
+        }
     }
 }
 

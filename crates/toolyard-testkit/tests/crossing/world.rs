@@ -92,7 +92,12 @@ impl World {
 
     /// A scripted client in the view of the one server.
     pub(crate) async fn client(&self, revision: Revision) -> Client {
-        let client = Client::connect(Wire::http(&self.address, "/mcp/script"), revision, &self.others).await;
+        self.client_at("/mcp/script", revision).await
+    }
+
+    /// A scripted client in the view of this path.
+    pub(crate) async fn client_at(&self, path: &str, revision: Revision) -> Client {
+        let client = Client::connect(Wire::http(&self.address, path), revision, &self.others).await;
         let client = client.unwrap();
         client.ask("tools/list", json!({})).await.unwrap();
         client

@@ -1,14 +1,15 @@
 //! The wiring of a node: the config becomes settings, and the parts of the gateway meet the cluster.
 
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
+use parking_lot::Mutex;
 use serde_json::Value;
 use toolyard_cluster::{AuditRecords, Cluster, ClusterSettings, Credentials, LinkContext, NatsSettings};
 use toolyard_config::{ClusterConfig, ClusterCredentials, Config};
 use toolyard_core::{Connect, Gateway};
-use toolyard_model::{Keys, Nodes, Scope};
+use toolyard_model::{Keys, Nodes, Scope, SharedSecrets};
 use toolyard_proto::name::UpstreamId;
 use toolyard_serve::{Endpoint, serve_node};
 
@@ -47,6 +48,11 @@ impl Node {
         context: &ConnectContext,
     ) -> Arc<dyn Connect> {
         self.cluster.owned(id.as_str(), local, &links(context))
+    }
+
+    /// The gateways that share the sign-ins at an upstream.
+    pub(crate) fn credentials(&self, id: &UpstreamId) -> Option<Arc<dyn SharedSecrets>> {
+        self.cluster.credentials(id.as_str())
     }
 
     pub(crate) fn nodes(&self, scope: &Scope) -> Arc<dyn Nodes> {
@@ -88,7 +94,7 @@ impl Node {
 fn records(path: &Path) -> AuditRecords {
     let (path, reader) = (path.to_owned(), Mutex::new(None));
     Arc::new(move |after, most| {
-        let mut reader = reader.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut reader = reader.lock();
         if reader.is_none() {
             *reader = Some(toolyard_audit::Reader::open(&path).map_err(|error| error.to_string())?);
         }
@@ -119,7 +125,7 @@ fn nats(cluster: &ClusterConfig) -> NatsSettings {
     }
 }
 
-/// As far as it can be a name in the cluster.
+/// The host name, with the characters that a name in the cluster may have.
 fn host_name() -> Result<String> {
     let host = crate::system::host_name().context("this machine has no name; set `node` in [cluster]")?;
     let short = host.split('.').next().unwrap_or_default();

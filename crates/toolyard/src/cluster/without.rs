@@ -7,7 +7,7 @@ use anyhow::Result;
 use serde_json::Value;
 use toolyard_config::Config;
 use toolyard_core::{Connect, Gateway};
-use toolyard_model::{Keys, Nodes, Scope};
+use toolyard_model::{Keys, Nodes, Scope, SharedSecrets};
 use toolyard_proto::name::UpstreamId;
 use toolyard_serve::Endpoint;
 
@@ -28,6 +28,10 @@ impl Node {
     }
 
     pub(crate) fn owned(&self, _: &UpstreamId, _: Arc<dyn Connect>, _: &ConnectContext) -> Arc<dyn Connect> {
+        match *self {}
+    }
+
+    pub(crate) fn credentials(&self, _: &UpstreamId) -> Option<Arc<dyn SharedSecrets>> {
         match *self {}
     }
 

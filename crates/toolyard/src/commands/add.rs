@@ -64,7 +64,7 @@ enum Transport {
     Sse,
 }
 
-/// What `--json` prints.
+/// The output of `--json`.
 #[derive(Serialize)]
 struct AddReport<'a> {
     id: &'a str,
@@ -86,9 +86,9 @@ pub(super) fn add(common: &Common, args: &AddArgs) -> Result<(), Failure> {
         let definition = definition.shown();
         return Ok(say::json(&AddReport { id: id.as_str(), file, changed, definition, problems: &remarks })?);
     }
-    let (verb, file) =
-        (if is_same { "is there already, unchanged, in" } else { "added to" }, draft.path.display());
-    say::result(format_args!("{id} {verb} {file}: {}", definition.how()));
+    let (verb, file) = (if is_same { "is already in" } else { "added to" }, draft.path.display());
+    let end = if is_same { ", unchanged" } else { "" };
+    say::result(format_args!("{id} {verb} {file}{end}: {}", definition.how()));
     remarks.iter().for_each(say::line);
     for note in &notes {
         say::line(format_args!("note: {note}"));
@@ -109,7 +109,7 @@ struct Added {
     /// The same server is there already.
     is_same: bool,
     remarks: Vec<Problem>,
-    /// What is worth knowing about a server that a file describes.
+    /// Notes about a server that a file describes.
     notes: Vec<String>,
 }
 
@@ -121,7 +121,7 @@ fn draft(common: &Common, args: &AddArgs) -> Result<Added, Failure> {
     let is_same = there.as_ref().is_some_and(|there| there.definition == definition);
     if let Some(there) = there.filter(|_| !is_same) {
         let message =
-            format!("`{}` is there already, in {}: {}", there.id, there.place, there.definition.how());
+            format!("`{}` already exists, in {}: {}", there.id, there.place, there.definition.how());
         let help = format!("choose another name, or remove it first: toolyard remove {}", there.id);
         return Err(refused(message, help));
     }
@@ -133,7 +133,7 @@ fn draft(common: &Common, args: &AddArgs) -> Result<Added, Failure> {
     Ok(Added { id, definition, draft, is_same, remarks, notes })
 }
 
-/// What adding a server changes, for the dashboard.
+/// The change that adding a server would make, for the dashboard.
 pub(crate) struct Drafted {
     pub(crate) id: String,
     pub(crate) file: String,
@@ -168,7 +168,9 @@ pub(crate) fn draft_server(
     if is_final && !is_same {
         draft.save()?;
     }
-    let (file, before, after) = (draft.path.display().to_string(), draft.before().to_owned(), draft.text());
+    let file = draft.path.display().to_string();
+    let before = draft.before().to_owned();
+    let after = draft.text();
     Ok(Drafted { id: id.to_string(), file, before, after, remarks })
 }
 
@@ -187,7 +189,7 @@ fn accept(problems: Vec<Problem>) -> Result<Vec<Problem>, Failure> {
     Ok(problems)
 }
 
-/// What to add: what a file describes, or what the command line names.
+/// The server to add, from a file or from the command line.
 fn described(args: &AddArgs) -> Result<Described, Failure> {
     let file = args.url.as_deref().filter(|target| !target.contains("://") && Path::new(target).is_file());
     let Some(file) = file.filter(|_| args.command.is_empty()) else {
@@ -244,7 +246,7 @@ pub(super) fn direct(
     command: &[String],
 ) -> Result<Definition, Failure> {
     if let Some(url) = url.filter(|url| !url.contains("://")) {
-        return Err(Failure::Usage(format!("`{url}` is no URL; a program goes after `--`")));
+        return Err(Failure::Usage(format!("`{url}` is not a URL; a program goes after `--`")));
     }
     Ok(Definition {
         url: url.map(str::to_owned),
@@ -286,7 +288,7 @@ fn header(text: &str) -> Result<(String, String), Failure> {
 fn no_url(name: &str, text: &str) -> String {
     let host = text.split(['/', ':']).next().unwrap_or_default();
     if host.contains('.') && !host.starts_with('.') && text.contains('/') {
-        return format!("`{text}` is no URL; did you mean https://{text}?");
+        return format!("`{text}` is not a URL; did you mean https://{text}?");
     }
-    format!("`{text}` is no URL; a program goes after `--`: toolyard add {name} -- {text} …")
+    format!("`{text}` is not a URL; a program goes after `--`: toolyard add {name} -- {text} …")
 }

@@ -44,10 +44,10 @@ pub(crate) struct AuditArgs {
     /// Only this status; `error` for every failure.
     #[arg(long)]
     status: Option<String>,
-    /// Not before: 30m, 2h, 7d or a date.
+    /// Show records since this time: 30m, 2h, 7d or a date.
     #[arg(long, value_name = "TIME")]
     since: Option<String>,
-    /// Before this time.
+    /// Show records before this time.
     #[arg(long, value_name = "TIME")]
     until: Option<String>,
     /// Show this many records, the newest [default: 50, with --json all].
@@ -107,6 +107,9 @@ fn follow(reader: &Reader, query: &Query, mut after: i64, json: bool) -> Result<
         for record in &found.records {
             after = after.max(record["id"].as_i64().unwrap_or(after));
             print(record, json);
+        }
+        if say::is_lost() {
+            return Ok(());
         }
         std::thread::sleep(PAUSE);
     }

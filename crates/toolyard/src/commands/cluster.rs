@@ -54,7 +54,9 @@ fn node_row(node: &Value) -> [String; 8] {
     let silence = node["silentMs"].as_u64().unwrap_or_default() / 1_000;
     let lag = if is_self { "-".to_owned() } else { format!("{silence} s") };
     let config = if node["sameConfig"] == true { "same" } else { "differs" };
-    let (name, address, version) = (text(&node["node"]), text(&node["address"]), text(&node["version"]));
+    let name = text(&node["node"]);
+    let address = text(&node["address"]);
+    let version = text(&node["version"]);
     [name, state.to_owned(), address, link, lag, version, node["owns"].to_string(), config.to_owned()]
 }
 

@@ -16,7 +16,7 @@ pub(super) struct Described {
     pub(super) notes: Vec<String>,
 }
 
-/// What the file describes. `env` and `headers` override its values.
+/// Reads the server that the file describes. `env` and `headers` override its values.
 pub(super) fn read(
     file: &Path,
     base_url: Option<&str>,

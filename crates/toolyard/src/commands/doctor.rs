@@ -1,5 +1,6 @@
 //! `toolyard doctor`: checks everything that can be wrong, and suggests what to do about it.
 
+mod pack_paths;
 mod place;
 mod report;
 mod servers;
@@ -47,12 +48,12 @@ enum Severity {
     Wrong,
 }
 
-/// What `--json` prints.
+/// The output of `--json`.
 #[derive(Serialize)]
 struct Diagnosis<'a> {
     ok: bool,
     findings: &'a [Finding],
-    /// What the running gateway has seen.
+    /// The report of the running gateway.
     #[serde(skip_serializing_if = "Option::is_none")]
     report: Option<&'a Value>,
 }
@@ -65,6 +66,7 @@ pub(super) fn doctor(common: &Common, args: &DoctorArgs) -> Result<(), Failure> 
     if let Some(config) = loaded.config.as_ref().filter(|_| running.is_none()) {
         findings.extend(place::doors(common, &found, config));
     }
+    findings.extend(loaded.config.as_ref().map(pack_paths::missing).unwrap_or_default());
     let mut report = None;
     if loaded.config.is_some() && !args.offline {
         let asked = servers::servers(common)?;
@@ -90,6 +92,14 @@ impl Finding {
 
     fn good(about: &str, message: impl Into<String>) -> Self {
         Self::new(Severity::Good, about, message, "")
+    }
+
+    /// Adds this advice if the finding has none: every finding that is wrong has advice.
+    fn or_else(mut self, advice: impl FnOnce() -> String) -> Self {
+        if self.help.is_empty() && self.state == Severity::Wrong {
+            self.help = advice();
+        }
+        self
     }
 }
 
@@ -123,18 +133,21 @@ fn config(found: &Found, loaded: &mut Loaded) -> Vec<Finding> {
 /// How many servers and packs there are, and which are off.
 fn summary(config: &Config) -> String {
     let (on, off) = (config.upstreams.on.len(), config.upstreams.off.len());
-    let off = if off == 0 { String::new() } else { format!(", {off} switched off") };
+    let all = on + off;
+    let off = if off == 0 { String::new() } else { format!(" ({off} switched off)") };
     let packs = packs::states(config).iter().filter(|state| state.config.is_ok()).count();
     let packs = if packs == 0 { String::new() } else { format!(", {}", count(packs, "pack")) };
     let packs_off = packs::off(config).map(|off| format!("; {off}")).unwrap_or_default();
-    format!("{}{off}{packs}{packs_off}", count(on, "server"))
+    format!("{}{off}{packs}{packs_off}", count(all, "server"))
 }
 
 fn problem(problem: &Problem) -> Finding {
     let state = if problem.level == Level::Error { Severity::Wrong } else { Severity::Note };
     let place = problem.place.as_ref().map(|place| format!("{place}: ")).unwrap_or_default();
     let key = if problem.key.is_empty() { String::new() } else { format!("{}: ", problem.key) };
-    Finding::new(state, "config", format!("{place}{key}{}", problem.message), problem.help.clone())
+    let finding =
+        Finding::new(state, "config", format!("{place}{key}{}", problem.message), problem.help.clone());
+    finding.or_else(|| "`toolyard schema` describes every key".to_owned())
 }
 
 fn print(findings: &[Finding]) {
@@ -160,4 +173,17 @@ fn print(findings: &[Finding]) {
 
 fn count(count: usize, what: &str) -> String {
     if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wrong_config_has_advice_also_where_its_problem_has_none() {
+        let found = problem(&Problem::error("", "the file cannot be parsed", ""));
+        assert_eq!((found.state, found.help.is_empty()), (Severity::Wrong, false));
+        let found = problem(&Problem::error("", "the file cannot be parsed", "quote the text"));
+        assert_eq!(found.help, "quote the text");
+    }
 }

@@ -31,7 +31,7 @@ pub(super) struct Draft {
     before: String,
     is_new: bool,
     document: DocumentMut,
-    /// What is wrong with it already.
+    /// The problems that it had before the change.
     problems: Vec<Problem>,
     /// A project file that the user trusts, or that this command makes, stays trusted.
     keeps_trust: bool,

@@ -12,7 +12,7 @@ use toolyard_core::settings::Pattern;
 use toolyard_core::{ProfilePlan, UpstreamKind};
 use toolyard_policy::rules::{Annotations, Kind, Target, Who};
 
-use chain::Chain;
+use chain::{Chain, Passing};
 
 use super::live::{self, HeldTool};
 use super::tools::{Tool, Tools, with_client};
@@ -44,7 +44,7 @@ pub(crate) struct ExplainArgs {
     json: bool,
 }
 
-/// What is known about a tool.
+/// The explanation of a tool.
 #[derive(Default, Serialize)]
 struct Explanation {
     id: String,
@@ -90,12 +90,12 @@ pub(super) fn explain(common: &Common, args: &ExplainArgs) -> Result<(), Failure
                     arguments: args.args.as_ref(),
                     is_decided: args.who.is_some(),
                 };
+                let (steps, passing) = chain.explained().await;
                 if explanation.there {
-                    explanation.steps = chain.lines().await;
+                    explanation.steps = steps;
                 }
                 if let Some(who) = &args.who {
-                    let decided = of_tool(who, args.args.as_ref(), tool, &settings.config)?;
-                    explanation.reasons.push(decided);
+                    explanation.reasons.push(of_tool(who, &passing, tool, &settings.config)?);
                 }
                 Ok(explanation)
             }
@@ -120,11 +120,11 @@ pub(super) fn explain(common: &Common, args: &ExplainArgs) -> Result<(), Failure
     if args.json {
         say::json(&explanation)?;
     } else {
-        let state = if explanation.there { "is there" } else { "is not there" };
+        let state = if explanation.there { "is listed" } else { "is not listed" };
         say::result(format_args!("{} {state}", explanation.id));
         explanation.reasons.iter().for_each(|reason| say::result(format_args!("  {reason}")));
         if !explanation.steps.is_empty() {
-            say::result("a call passes, in this order:");
+            say::result("the steps of a call, in this order:");
         }
         explanation.steps.iter().for_each(|step| say::result(format_args!("  {step}")));
     }
@@ -147,12 +147,20 @@ fn known_profile(args: &ExplainArgs, config: &Config) -> Result<(), Failure> {
     }
 }
 
-/// Where the config has an upstream.
+/// The file and line of an upstream's section.
 fn place_of(id: &str, upstreams: &[Written]) -> Option<String> {
     upstreams.iter().find(|upstream| upstream.id == id).map(|upstream| upstream.place.to_string())
 }
 
-fn of_tool(who: &str, args: Option<&Value>, tool: &Tool, config: &Config) -> Result<String, Failure> {
+/// The decision of the rules about a call as the steps before them have changed it.
+fn of_tool(who: &str, passing: &Passing, tool: &Tool, config: &Config) -> Result<String, Failure> {
+    let args = match passing {
+        Passing::Unknown => None,
+        Passing::With(args) => Some(args),
+        Passing::Refused(step) => {
+            return Ok(format!("the rules do not decide about this call, because {step} refuses it before"));
+        }
+    };
     let upstream = config.upstreams.on.iter().find(|upstream| upstream.id.as_str() == tool.upstream);
     let definition: Value = tool.definition.read().unwrap_or_default();
     let canonical = tool.canonical();
@@ -165,7 +173,7 @@ fn of_tool(who: &str, args: Option<&Value>, tool: &Tool, config: &Config) -> Res
     decision(who, args, &target, config)
 }
 
-/// What the rules decide about a call, and which of them.
+/// The decision of the rules about a call, and the rule that made it.
 fn decision(
     who: &str,
     args: Option<&Value>,
@@ -264,7 +272,7 @@ fn owner(tool: &Tool, tools: &Tools) -> (UpstreamKind, Vec<String>) {
     (kind, ["id", "name"].into_iter().filter_map(name).collect())
 }
 
-/// Where a profile shows the tool, or why it does not.
+/// The path at which a profile shows the tool, or why it does not.
 fn in_profile(
     profile: &ProfilePlan,
     tool: &Tool,
@@ -306,7 +314,7 @@ fn absent(name: &str, tools: &Tools, config: &Config, upstreams: &[Written]) -> 
         }
         Some((prefix, None)) => match tools.states.iter().find(|own| own.id.eq_ignore_ascii_case(prefix)) {
             Some(own) if tools.missing.iter().all(|(id, _)| *id != own.id) => {
-                reasons.extend(offers_no_such(&own.id, tools, upstreams));
+                reasons.extend(offers_no_such(&own.id, name, tools, upstreams));
             }
             Some(_) => {}
             None => reasons.push(match packs::why_off(config, prefix) {
@@ -318,7 +326,7 @@ fn absent(name: &str, tools: &Tools, config: &Config, upstreams: &[Written]) -> 
             reasons.push(format!("{prefix} is switched off: `enabled = false` (from {})", own.place));
         }
         Some((prefix, Some(_))) if tools.missing.iter().all(|(id, _)| !id.eq_ignore_ascii_case(prefix)) => {
-            reasons.extend(offers_no_such(prefix, tools, upstreams));
+            reasons.extend(offers_no_such(prefix, name, tools, upstreams));
         }
         Some(_) => {}
     }
@@ -328,7 +336,10 @@ fn absent(name: &str, tools: &Tools, config: &Config, upstreams: &[Written]) -> 
     Explanation { id: name.to_owned(), there: false, name: None, reasons, steps: Vec::new() }
 }
 
-fn offers_no_such(id: &str, tools: &Tools, upstreams: &[Written]) -> [String; 2] {
-    let help = format!("{id} offers no such tool: `toolyard tools list --upstream {id}`");
+fn offers_no_such(id: &str, name: &str, tools: &Tools, upstreams: &[Written]) -> [String; 2] {
+    let help = match tools.near_at(id, name) {
+        Some(near) => format!("{id} offers no such tool: did you mean {near}?"),
+        None => format!("{id} offers no such tool: `toolyard tools list --upstream {id}`"),
+    };
     [server(id, tools, upstreams), help]
 }

@@ -17,7 +17,7 @@ pub(crate) struct GatewaysArgs {
     json: bool,
 }
 
-/// What `--json` prints for each.
+/// The output of `--json` for each gateway.
 #[derive(Serialize)]
 struct RunningGateway {
     http: String,
@@ -30,7 +30,7 @@ struct RunningGateway {
 }
 
 pub(super) fn gateways(args: &GatewaysArgs) -> Result<(), Failure> {
-    let mut found: Vec<RunningGateway> = folders().into_iter().filter_map(entry).collect();
+    let mut found: Vec<RunningGateway> = all_running().map(entry).collect();
     found.sort_by(|one, other| one.started.cmp(&other.started));
     if args.json {
         return Ok(say::json(&found)?);
@@ -48,29 +48,26 @@ pub(super) fn gateways(args: &GatewaysArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-fn shown(files: &[PathBuf]) -> String {
+pub(super) fn shown(files: &[PathBuf]) -> String {
     let names: Vec<String> = files.iter().map(|file| file.display().to_string()).collect();
     if names.is_empty() { "none".to_owned() } else { names.join(", ") }
 }
 
-/// Folders in which a gateway may have left its address: one for each config set, and those given by `--state-dir`.
-fn folders() -> Vec<PathBuf> {
-    let base = state_dir::base(&settings::variable);
-    let inside = base.as_deref().and_then(|base| std::fs::read_dir(base).ok()).into_iter().flatten();
-    let mut folders: Vec<PathBuf> = inside.filter_map(|entry| Some(entry.ok()?.path())).collect();
-    folders.extend(base.as_deref().map(state_dir::other_folders).unwrap_or_default());
-    folders
+/// The gateways of all configs that answer now.
+pub(super) fn all_running() -> impl Iterator<Item = (PathBuf, Running)> {
+    let announced = |folder: PathBuf| Some((folder.clone(), state_dir::announced(&folder)?));
+    let all = state_dir::folders(&settings::variable).into_iter().filter_map(announced);
+    all.filter(|(_, running)| live::answers(&running.http))
 }
 
-fn entry(folder: PathBuf) -> Option<RunningGateway> {
-    let running: Running = state_dir::announced(&folder).filter(|running| live::answers(&running.http))?;
+fn entry((state_dir, running): (PathBuf, Running)) -> RunningGateway {
     let started = running.started_at();
-    Some(RunningGateway {
+    RunningGateway {
         http: running.http,
         pid: running.pid,
         started,
         config: running.config,
-        state_dir: folder,
+        state_dir,
         socket: running.socket,
-    })
+    }
 }

@@ -5,7 +5,7 @@ use clap_complete::ArgValueCandidates;
 use toolyard_config::definition::written;
 use toolyard_config::secret;
 
-use super::list::{Asked, ListedServer, Other, ask, is_disabled, others, print_reason};
+use super::list::{ListedServer, ListedStates, Other, ask, is_disabled, others, print_reason};
 use super::live::UpstreamState;
 use super::remove::known;
 use crate::cli::Common;
@@ -42,7 +42,7 @@ pub(super) fn get(common: &Common, args: &GetArgs) -> Result<(), Failure> {
         // A user without servers has none to choose from, whatever packs there are.
         let others = others.iter().map(|other| other.id).filter(|_| !upstreams.is_empty());
         let ids: Vec<&str> = ids.chain(others).collect();
-        let place = found.names().unwrap_or_else(|| "the config, which is not there yet".to_owned());
+        let place = found.names().unwrap_or_else(|| "the config, which does not exist yet".to_owned());
         return Err(refused(format!("there is no `{}` in {place}", args.name), known(&args.name, &ids)));
     };
     let asked = ask(running.as_ref(), &loaded);
@@ -78,7 +78,7 @@ pub(super) fn get(common: &Common, args: &GetArgs) -> Result<(), Failure> {
 }
 
 /// A pack, an app or an instance.
-fn show_other(other: &Other<'_>, asked: &Asked, json: bool) -> Result<(), Failure> {
+fn show_other(other: &Other<'_>, asked: &ListedStates, json: bool) -> Result<(), Failure> {
     if json {
         return Ok(say::json(other)?);
     }
@@ -90,14 +90,14 @@ fn show_other(other: &Other<'_>, asked: &Asked, json: bool) -> Result<(), Failur
     Ok(())
 }
 
-fn how_it_is(state: Option<&UpstreamState>, asked: &Asked) -> String {
+fn how_it_is(state: Option<&UpstreamState>, asked: &ListedStates) -> String {
     match (state, asked) {
         (Some(state), _) => {
             let UpstreamState { phase, tools, resources, prompts, .. } = state;
             format!("{phase}, {tools} tools, {resources} resources, {prompts} prompts")
         }
-        (None, Asked::NoGateway) => "no gateway runs with this config".to_owned(),
-        (None, Asked::Silent) => "unknown".to_owned(),
-        (None, Asked::States(_)) => "not loaded by the running gateway".to_owned(),
+        (None, ListedStates::NoGateway) => "no gateway runs with this config".to_owned(),
+        (None, ListedStates::Silent) => "unknown".to_owned(),
+        (None, ListedStates::States(_)) => "not loaded by the running gateway".to_owned(),
     }
 }

@@ -1,12 +1,18 @@
 //! `toolyard hook POINT`: runs the hooks of the gateway for a client that has hooks of its own, such as Claude Code. The
 //! client's JSON comes on stdin; exit status 0 passes, 1 passes with notes, 2 blocks. Without a gateway it passes.
 
+mod claude;
+mod response;
+mod transcript;
+
 use std::io::Read;
+use std::path::Path;
 
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use serde_json::{Map, Value, json};
 use toolyard_hooks::Point;
+use toolyard_proto::visible;
 
 use super::live;
 use super::manage::{self, Address};
@@ -20,7 +26,9 @@ const LARGEST: u64 = 16 * 1024 * 1024;
 #[derive(Debug, Args)]
 #[command(after_help = "\
 The client's JSON comes on stdin. Exit status 0 passes, and stdout has what the hooks changed, if anything; 1 passes
-with notes on stderr; 2 blocks with the reason on stderr. Without a running gateway everything passes.")]
+with notes on stderr; 2 blocks with the reason on stderr. If the JSON has `hook_event_name`, as that of Claude Code,
+stdout has changes and notes in the form that Claude Code reads, with exit status 0. Without a running gateway
+everything passes.")]
 pub(crate) struct HookArgs {
     /// The event.
     #[arg(value_parser = PossibleValuesParser::new(Point::ALL.map(|(name, _)| name)))]
@@ -35,23 +43,30 @@ pub(super) fn hook(common: &Common, args: &HookArgs) -> Result<(), Failure> {
     let Some(socket) = running.and_then(|running| running.socket) else { return Ok(()) };
     let path = format!("/hooks/{}", args.point);
     // A client must keep working even if its gateway does not.
-    let event = event(&input);
+    let event = event(&args.point, &input);
     let asked = live::block_on(manage::control(&Address::Socket(&socket), &path, Some(&event)));
     let Ok(Ok(outcome)) = asked else { return Ok(()) };
     report(&input, &outcome)
 }
 
 /// Maps the names of clients to ours.
-fn event(input: &Map<String, Value>) -> Value {
+fn event(point: &str, input: &Map<String, Value>) -> Value {
     let mut data = Map::new();
     let names = [
         ("tool_input", "arguments"),
         ("prompt", "prompt"),
         ("session_id", "session"),
+        ("agent_id", "agent"),
         ("cwd", "project"),
         ("message", "message"),
         ("transcript_path", "transcriptPath"),
+        ("transcript", "transcript"),
+        ("trigger", "trigger"),
+        ("custom_instructions", "customInstructions"),
         ("todos", "todos"),
+        ("stop_hook_active", "stopHookActive"),
+        ("last_assistant_message", "text"),
+        ("background_tasks", "backgroundTasks"),
     ];
     for (theirs, ours) in names {
         if let Some(value) = input.get(theirs) {
@@ -59,19 +74,14 @@ fn event(input: &Map<String, Value>) -> Value {
         }
     }
     if let Some(response) = input.get("tool_response") {
-        data.insert("result".to_owned(), as_result(response));
+        data.insert("result".to_owned(), response::as_result(response));
+    }
+    let path = input.get("transcript_path").and_then(Value::as_str).filter(|_| point == "pre_compact");
+    if let Some(text) = path.and_then(|path| transcript::read(Path::new(path))) {
+        data.entry("transcript").or_insert_with(|| text.into());
     }
     let subject = input.get("tool_name").or(input.get("model"));
     json!({ "subject": subject, "data": data })
-}
-
-/// A result has content; anything else is treated as its text.
-fn as_result(response: &Value) -> Value {
-    if response["content"].is_array() {
-        return response.clone();
-    }
-    let text = response.as_str().map_or_else(|| response.to_string(), str::to_owned);
-    json!({ "content": [{ "type": "text", "text": text }] })
 }
 
 fn report(input: &Map<String, Value>, outcome: &Value) -> Result<(), Failure> {
@@ -79,33 +89,26 @@ fn report(input: &Map<String, Value>, outcome: &Value) -> Result<(), Failure> {
         let text = |key: &str| one[key].as_str().unwrap_or_default();
         format!("[{}] {}", text("hook"), text(key))
     };
-    let is_blocked = outcome["blocked"].is_object();
-    if is_blocked {
-        say::line(named(&outcome["blocked"], "reason"));
-    }
-    if let Some(change) = outcome["change"].as_object().filter(|change| !change.is_empty() && !is_blocked) {
-        say::result(output(input, change));
-    }
     let notes = outcome["notes"].as_array().map(Vec::as_slice).unwrap_or_default();
-    for note in notes {
-        say::line(named(note, "text"));
+    let notes: Vec<String> = notes.iter().map(|note| named(note, "text")).collect();
+    if outcome["blocked"].is_object() {
+        say::line(named(&outcome["blocked"], "reason"));
+        notes.iter().for_each(say::line);
+        return Err(Failure::AlreadyReported(2));
     }
-    match (is_blocked, notes.is_empty()) {
-        (false, true) => Ok(()),
-        (is_blocked, _) => Err(Failure::AlreadyReported(if is_blocked { 2 } else { 1 })),
+    let none = Map::new();
+    let change = outcome["change"].as_object().unwrap_or(&none);
+    if let Some(name) = input.get("hook_event_name").and_then(Value::as_str) {
+        match claude::output(name, input, change, &notes) {
+            Some(claude::Output::Json(value)) => say::result(visible::json(&value.to_string())),
+            Some(claude::Output::Text(text)) => say::result(text),
+            None => {}
+        }
+        return Ok(());
     }
-}
-
-/// The output in the form that Claude Code reads, if it is the client.
-fn output(input: &Map<String, Value>, change: &Map<String, Value>) -> Value {
-    let event = input.get("hook_event_name").and_then(Value::as_str).unwrap_or_default();
-    match event {
-        "PreToolUse" if change.contains_key("arguments") => json!({
-            "hookSpecificOutput": { "hookEventName": event, "updatedInput": change["arguments"] },
-        }),
-        "UserPromptSubmit" | "SessionStart" if change.contains_key("prompt") => json!({
-            "hookSpecificOutput": { "hookEventName": event, "additionalContext": change["prompt"] },
-        }),
-        _ => json!({ "change": change }),
+    if !change.is_empty() {
+        say::result(visible::json(&json!({ "change": change }).to_string()));
     }
+    notes.iter().for_each(say::line);
+    if notes.is_empty() { Ok(()) } else { Err(Failure::AlreadyReported(1)) }
 }

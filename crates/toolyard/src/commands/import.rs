@@ -18,6 +18,7 @@ use toolyard_config::definition::Written;
 use toolyard_secrets::{Secret, Store};
 
 use super::edit::{Draft, Where};
+use super::install::needs_yes;
 use crate::cli::{Common, one_of};
 use crate::failure::{Failure, refused};
 use crate::{say, settings};
@@ -33,7 +34,7 @@ pub(crate) struct ImportArgs {
     /// The client whose servers are imported.
     #[arg(value_parser = client())]
     clients: Vec<Client>,
-    /// Import from this file, of whatever client.
+    /// Import from this file, which may be the config of any supported client.
     #[arg(long, value_name = "FILE", conflicts_with = "clients")]
     from: Option<PathBuf>,
     /// Write without asking.
@@ -74,12 +75,12 @@ pub(super) fn import(common: &Common, args: &ImportArgs) -> Result<(), Failure> 
         remarks.iter().for_each(say::line);
     }
     let count = steps.iter().filter(|step| step.is_new()).count();
-    let written = count > 0 && wanted(args, count, &draft);
+    let written = count > 0 && wanted(args, count, &draft)?;
     let backup = if written { write(&draft, &steps)? } else { None };
     if args.json {
         return Ok(say::json(&report::json(&steps, &draft.path, written, backup.as_deref(), &remarks))?);
     }
-    report::print_outcome(&steps, &draft.path, written, backup.as_deref());
+    report::print_outcome(&origins, &steps, &draft.path, written, backup.as_deref());
     if written && draft.needs_trust(&args.place) {
         say::line(
             "note: toolyard.toml is not used until you trust it\n  help: look at it, then run `toolyard trust`",
@@ -88,7 +89,7 @@ pub(super) fn import(common: &Common, args: &ImportArgs) -> Result<(), Failure> 
     Ok(())
 }
 
-/// What would be written.
+/// The prepared change of the config.
 struct Prepared {
     draft: Draft,
     steps: Vec<Step>,
@@ -171,9 +172,15 @@ fn origins(args: &ImportArgs) -> Result<Vec<Origin>, Failure> {
     Ok(found)
 }
 
-fn wanted(args: &ImportArgs, count: usize, draft: &Draft) -> bool {
-    let question = format!("write {} to {}", report::servers(count), draft.path.display());
-    args.yes || !args.dry_run && !args.json && say::agreed(question)
+/// Whether to write: `--yes`, or the user confirms. Fails if there is no terminal to ask on.
+fn wanted(args: &ImportArgs, count: usize, draft: &Draft) -> Result<bool, Failure> {
+    if args.yes || args.dry_run {
+        return Ok(args.yes);
+    }
+    if args.json || !say::can_ask() {
+        return Err(needs_yes(&draft.path));
+    }
+    Ok(say::agreed(format_args!("write {} to {}", report::servers(count), draft.path.display())))
 }
 
 /// Secrets first: a config that refers to a secret that could not be stored would not work.

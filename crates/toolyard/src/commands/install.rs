@@ -7,6 +7,8 @@ mod report;
 mod list;
 mod notes;
 
+use std::path::Path;
+
 use clap::Args;
 use clap::builder::{NonEmptyStringValueParser, TypedValueParser};
 use serde_json::Value;
@@ -22,7 +24,7 @@ pub(super) use notes::in_folder;
 pub(super) use report::{Action, Outcome, Step};
 
 /// Clients that Toolyard can be added to.
-const CLIENTS: [Client; 13] = [
+const CLIENTS: [Client; 14] = [
     Client::ClaudeCode,
     Client::ClaudeDesktop,
     Client::Cursor,
@@ -36,6 +38,7 @@ const CLIENTS: [Client; 13] = [
     Client::Continue,
     Client::Junie,
     Client::Amp,
+    Client::Goose,
 ];
 
 /// The default name of an entry.
@@ -51,7 +54,7 @@ pub(crate) struct InstallArgs {
     #[arg(value_parser = client())]
     client: Option<Client>,
     #[command(flatten)]
-    place: Place,
+    place: EntryPlace,
     #[command(flatten)]
     view: StdioArgs,
     /// The command that the client runs [default: the path of this program].
@@ -72,7 +75,7 @@ pub(crate) struct InstallArgs {
 
 /// Which entry of which config is meant.
 #[derive(Debug, Args)]
-pub(super) struct Place {
+pub(super) struct EntryPlace {
     /// The name of the entry.
     #[arg(long, default_value = NAME, value_parser = name)]
     pub(super) name: String,
@@ -122,7 +125,7 @@ pub(super) fn install(common: &Common, args: &InstallArgs) -> Result<(), Failure
         _ => entry.definition().how(),
     };
     let step = Step { file: &file, name, action, how, notes: notes::notes(&file, name, action, &entry) };
-    let value = entry.value();
+    let value = entry.value_named(name);
     args.consent.carry_out(&step, Some(&value), || file.with(name, &entry))
 }
 
@@ -139,9 +142,9 @@ fn decide(entry: &Entry, there: Option<&Foreign>, name: &str, force: bool) -> Re
         return Ok(Action::Nothing);
     }
     let message = if let Some(doubt) = there.doubt.filter(|_| there.is_toolyard()) {
-        format!("it is Toolyard already, but {doubt}")
+        format!("it is already Toolyard, but {doubt}")
     } else if there.is_toolyard() {
-        format!("it is Toolyard already, but runs as {}", there.definition.how())
+        format!("it is already Toolyard, but runs as {}", there.definition.how())
     } else {
         format!("another one is there: it {}", there.definition.what())
     };
@@ -164,9 +167,15 @@ impl InstallArgs {
 }
 
 impl Consent {
-    /// Whether to write: `--yes`, or the user confirms.
-    fn agrees(&self, question: &str) -> bool {
-        self.yes || !self.dry_run && !self.json && say::agreed(question)
+    /// Whether to write this file: `--yes`, or the user confirms. Fails if there is no terminal to ask on.
+    fn agrees(&self, path: &Path) -> Result<bool, Failure> {
+        if self.yes || self.dry_run {
+            return Ok(self.yes);
+        }
+        if self.json || !say::can_ask() {
+            return Err(needs_yes(path));
+        }
+        Ok(say::agreed(format_args!("write {}", path.display())))
     }
 
     /// Shows what would be done, asks, does it, and reports what was done.
@@ -180,9 +189,8 @@ impl Consent {
         if !self.json {
             step.print();
         }
-        let question = format!("write {}", step.file.path.display());
-        let is_wanted = || self.yes || !self.dry_run && !self.json && say::agreed(question);
-        let after = after.filter(|_| is_wanted());
+        let is_wanted = after.is_some() && self.agrees(&step.file.path)?;
+        let after = after.filter(|_| is_wanted);
         let backup = after.as_deref().map(|after| step.file.save(after)).transpose()?.flatten();
         let outcome = Outcome { is_written: after.is_some(), backup: backup.as_deref() };
         if self.json {
@@ -191,6 +199,12 @@ impl Consent {
         step.print_outcome(&outcome);
         Ok(())
     }
+}
+
+/// A command that writes was given neither `--yes` nor a terminal to ask on.
+pub(super) fn needs_yes(path: &Path) -> Failure {
+    let message = format!("{} was not written: there is no terminal to ask on", path.display());
+    refused(message, "write it with --yes, or only show what would be done with --dry-run")
 }
 
 /// The content of the entry, for `--print` and for writing.
@@ -203,7 +217,7 @@ fn print(args: &InstallArgs, entry: &Entry) {
 fn check_files(common: &Common, args: &InstallArgs) -> Result<(), Failure> {
     if let Some(file) = common.config.as_ref().filter(|file| !file.is_file()) {
         let message = format!("there is no file {}", file.display());
-        return Err(refused(message, "--config goes into the entry; name one that is there"));
+        return Err(refused(message, "--config is written into the entry, so name a file that exists"));
     }
     let Some(name) = &args.view.profile else { return Ok(()) };
     let folder = std::env::current_dir().unwrap_or_default();

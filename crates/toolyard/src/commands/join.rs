@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use serde_json::json;
 use toml_edit::{Array, Table, value};
+use toolyard_config::ProblemKind;
 
 use super::edit::{Draft, Where};
 use crate::cli::Common;
@@ -38,7 +39,7 @@ pub(crate) struct JoinArgs {
     /// The `JetStream` domain of the team, if URL is a leaf node.
     #[arg(long)]
     domain: Option<String>,
-    /// What the names of the cluster in NATS begin with [default: toolyard].
+    /// The prefix of the names that the cluster uses in NATS [default: toolyard].
     #[arg(long)]
     prefix: Option<String>,
     /// Print the outcome as JSON.
@@ -59,8 +60,7 @@ pub(super) fn join(common: &Common, args: &JoinArgs) -> Result<(), Failure> {
     }
     let problems = draft.new_problems();
     // The variable may well be set only where the gateway runs.
-    let is_serious = |message: &str| !message.ends_with("is not set");
-    if problems.iter().any(|problem| problem.is_error() && is_serious(&problem.message)) {
+    if problems.iter().any(|problem| problem.is_error() && !problem.is(&ProblemKind::UnsetVariable)) {
         return Err(Failure::Config(problems));
     }
     draft.save()?;

@@ -22,7 +22,7 @@ pub(crate) struct ListArgs {
     json: bool,
 }
 
-/// What `--json` prints for each, here and in `get`.
+/// The output of `--json` for each upstream, here and in `get`.
 #[derive(Serialize)]
 pub(super) struct ListedServer<'a> {
     id: &'a str,
@@ -31,7 +31,7 @@ pub(super) struct ListedServer<'a> {
     name: Option<&'a str>,
     kind: &'static str,
     file: String,
-    line: usize,
+    line: u32,
     enabled: bool,
     #[serde(flatten)]
     definition: Shown,
@@ -64,14 +64,14 @@ pub(super) struct Other<'a> {
 }
 
 /// The answer of the gateway that runs with these files.
-pub(super) enum Asked {
+pub(super) enum ListedStates {
     NoGateway,
     /// It cannot be asked.
     Silent,
     States(Vec<UpstreamState>),
 }
 
-impl Asked {
+impl ListedStates {
     pub(super) fn states(&self) -> &[UpstreamState] {
         if let Self::States(states) = self { states } else { &[] }
     }
@@ -104,7 +104,7 @@ pub(super) fn list(common: &Common, args: &ListArgs) -> Result<(), Failure> {
         if upstreams.is_empty() && !has_packs {
             say::line("no servers yet: toolyard add NAME -- COMMAND…, or toolyard import");
         }
-        if matches!(asked, Asked::NoGateway) {
+        if matches!(asked, ListedStates::NoGateway) {
             say::line("no gateway runs with this config; `toolyard` starts one");
         }
     }
@@ -112,7 +112,7 @@ pub(super) fn list(common: &Common, args: &ListArgs) -> Result<(), Failure> {
 }
 
 /// The upstreams that are not servers of the config: as the gateway reports them, or the packs that it would have.
-pub(super) fn others<'a>(asked: &'a Asked, config: Option<&Config>) -> Vec<Other<'a>> {
+pub(super) fn others<'a>(asked: &'a ListedStates, config: Option<&Config>) -> Vec<Other<'a>> {
     let other = |state: &'a UpstreamState| {
         let kind = match state.kind.as_deref()? {
             "server" => return None,
@@ -121,24 +121,25 @@ pub(super) fn others<'a>(asked: &'a Asked, config: Option<&Config>) -> Vec<Other
         };
         Some(Other { id: &state.id, kind, enabled: true, live: Some(state) })
     };
-    if let Asked::States(states) = asked {
+    if let ListedStates::States(states) = asked {
         return states.iter().filter_map(other).collect();
     }
-    let on = config.map(states).unwrap_or_default().into_iter().filter(|state| state.config.is_ok());
+    let packs = config.map(states).unwrap_or_default().into_iter();
+    let on = packs.filter(|state| state.config.is_ok() || lacks_value(state.pack.name(), config));
     let pack = |PackState { pack, .. }| Other { id: pack.name(), kind: "pack", enabled: true, live: None };
     on.map(pack).collect()
 }
 
 /// Asks the running gateway. Its config may be a valid one although the current file is not.
-pub(super) fn ask(running: Option<&Running>, loaded: &Loaded) -> Asked {
-    let Some(running) = running else { return Asked::NoGateway };
+pub(super) fn ask(running: Option<&Running>, loaded: &Loaded) -> ListedStates {
+    let Some(running) = running else { return ListedStates::NoGateway };
     let asked = live::block_on(async {
         let client = Client::of_running(running, loaded.config.as_ref(), loaded.auth.as_ref());
         let states = client.states().await.inspect_err(|error| say::line(format_args!("warning: {error:#}")));
         client.end().await;
         states.ok()
     });
-    asked.ok().flatten().map_or(Asked::Silent, Asked::States)
+    asked.ok().flatten().map_or(ListedStates::Silent, ListedStates::States)
 }
 
 fn print<'a>(
@@ -166,13 +167,16 @@ fn print<'a>(
         rows.push([name, word, tools, format!("{}{from}", upstream.definition.how())]);
     }
     for Other { id, kind, live, .. } in others {
-        let [word, tools] = cells(*live);
+        let [word, tools] = match live {
+            None if lacks_value(id, config) => ["disabled", "-"].map(str::to_owned),
+            live => cells(*live),
+        };
         rows.push([(*id).to_owned(), word, tools, how_found(kind, *live)]);
     }
     say::table(&rows);
 }
 
-/// What kind of upstream it is, and where one that the gateway found by itself came from.
+/// The kind of an upstream and, if the gateway discovered it, its source.
 fn how_found(kind: &str, live: Option<&UpstreamState>) -> String {
     let about = live.and_then(|state| state.about.as_ref());
     let text = |key: &str| about.and_then(|about| about[key].as_str());
@@ -188,6 +192,12 @@ pub(super) fn is_disabled(upstream: &Written, config: Option<&Config>) -> bool {
     off.into_iter().any(|off| off.missing.is_some() && off.id.as_str() == upstream.id)
 }
 
+/// The same for a pack.
+fn lacks_value(pack: &str, config: Option<&Config>) -> bool {
+    let mut packs = config.into_iter().flat_map(|config| &config.packs);
+    packs.any(|written| written.name == pack && written.enabled && written.missing.is_some())
+}
+
 /// Its state and the number of its tools.
 fn cells(state: Option<&UpstreamState>) -> [String; 2] {
     state
@@ -198,6 +208,10 @@ fn cells(state: Option<&UpstreamState>) -> [String; 2] {
 pub(super) fn print_reason(state: &UpstreamState) {
     if let Some(reason) = state.why().filter(|_| state.phase != "active") {
         say::result(format_args!("  {}: {reason}", say::coloured(&state.id, Colour::Red)));
+    }
+    if let Some(revision) = state.second_link.as_ref().and_then(|link| link["revision"].as_str()) {
+        let text = format!("a second connection, of revision {revision}, serves clients of the other era");
+        say::result(format_args!("  {}: {text}", state.id));
     }
     for held in &state.held {
         let (why, help) = held.why();

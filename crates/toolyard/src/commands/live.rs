@@ -20,32 +20,32 @@ use toolyard_config::{Config, Found, UpstreamConfig};
 use toolyard_core::Gateway;
 use toolyard_guard::Guards;
 use toolyard_link::http::HttpSpec;
-use toolyard_link::{EraPin, Offer, Target, Timeouts, UpstreamTarget, connect};
+use toolyard_link::{EraPin, Offer, Target, Timeouts, Trouble, UpstreamTarget, connect};
 use toolyard_model::{
     AnswerBody, ClientKey, Control as _, ControlRequest, ControlResponse, Handler, Link, LinkRequest, Origin,
     Peer, Principal, Request, Scope, View,
 };
 use toolyard_proto::modern::{RequestMeta, stamp_request};
 use toolyard_proto::token::{Rules, Secret};
-use toolyard_proto::{CallError, Id, Method, Raw, Revision};
+use toolyard_proto::{CallError, Id, Kind, Method, Raw, Reason, Retry, Revision};
 
 use super::manage::{self, Address};
 use crate::cli::Common;
 use crate::connect::ConnectContext;
-use crate::failure::Failure;
+use crate::failure::{Failure, refused};
 use crate::packs::{self, Sets};
 use crate::plan::plan;
 use crate::say;
 use crate::settings::{self, Settings};
 
-/// For a gateway on this machine to accept a connection.
+/// How long a gateway on this machine may take to accept a connection.
 const A_MOMENT: Duration = Duration::from_secs(1);
-/// For upstreams to be connected: their own timeouts, one after the other, and a little more.
+/// How long upstreams may take to connect: their own timeouts, one after the other, and a little more.
 pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 pub(super) const PAUSE: Duration = Duration::from_millis(50);
-/// For a running gateway to apply a config that was just changed; it checks every second.
+/// How long a running gateway may take to apply a changed config; it checks every second.
 const CATCH_UP: Duration = Duration::from_secs(3);
-/// For children to end.
+/// How long children may take to end.
 const LAST_TASKS: Duration = Duration::from_secs(5);
 const LAST_THREADS: Duration = Duration::from_secs(1);
 
@@ -84,9 +84,12 @@ pub(super) struct UpstreamState {
     pub(super) about: Option<Value>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) reason: Option<String>,
-    /// What to do about it.
+    /// The advice about the reason.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) hint: Option<String>,
+    /// How long its process has been starting.
+    #[serde(default, rename = "startingForSeconds", skip_serializing_if = "Option::is_none")]
+    pub(super) starting_for: Option<u64>,
     #[serde(default)]
     pub(super) failures: u32,
     #[serde(default)]
@@ -95,12 +98,18 @@ pub(super) struct UpstreamState {
     pub(super) resources: usize,
     #[serde(default)]
     pub(super) prompts: usize,
-    /// What clients of many upstreams do not get from it, and why.
+    /// Its entries that clients do not get, and why.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) faults: Vec<String>,
+    /// Why lists of an active server could not be read.
+    #[serde(default, rename = "failedLists", skip_serializing_if = "Vec::is_empty")]
+    pub(super) failed_lists: Vec<String>,
     /// Tools that are not offered until their definitions are approved.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) held: Vec<HeldTool>,
+    /// Why its definitions could not be recorded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) unrecorded: Option<String>,
     /// The ids of tools that an operator has switched off.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) off: Vec<String>,
@@ -154,10 +163,14 @@ pub(super) fn why_off(id: &str) -> String {
 impl UpstreamState {
     /// Why it is not active and what to do about it, on one line.
     pub(super) fn why(&self) -> Option<String> {
+        if let Some(seconds) = self.starting_for {
+            return Some(format!("it has been starting for {seconds} s"));
+        }
         let reason = self.reason.as_deref()?;
+        let reason = Reason::from(reason);
         Some(match &self.hint {
-            Some(hint) => format!("{reason}; {hint}"),
-            None => reason.to_owned(),
+            Some(hint) => reason.with_hint(hint).to_string(),
+            None => reason.to_string(),
         })
     }
 
@@ -171,6 +184,15 @@ impl UpstreamState {
         ["connecting", "starting"].contains(&self.phase.as_str())
             || (self.phase == "discovered" && self.reason.is_none())
     }
+}
+
+/// The gateway was started with a token, and a variable in which it is kept is not set for this command.
+const NO_TOKEN: &str = "the gateway requires a token, and this command has none";
+
+/// Why no request to the gateway can work, and what to do, if `error` is of that kind.
+pub(super) fn without_token(error: &CallError) -> Option<Failure> {
+    let help = "set the variable of `listen.token` where this command runs, too";
+    (error.kind == Kind::TurnedAway && error.message() == NO_TOKEN).then(|| refused(NO_TOKEN, help))
 }
 
 /// Runs what waits for answers.
@@ -252,7 +274,7 @@ impl Client {
         // Without a record of its processes: another gateway may use this folder.
         let guards = Guards::begin(None);
         let context = ConnectContext::new(guards.guard(), scope.child());
-        let context = with_folders(context, state_dir.clone());
+        let context = with_folders(context, state_dir.clone()).beside_node(settings.config.cluster.as_ref());
         let gateway = Gateway::start(plan(&settings.config, state_dir, &context), &scope);
         let handler: Arc<dyn Handler> = Arc::new(gateway.clone());
         context.hosts().set_gateway(&handler);
@@ -352,7 +374,14 @@ impl Client {
         };
         let offer = Offer { capabilities: Raw::empty_object(), client_info: self.info.clone() };
         let connected = connect(&target, None, &offer, &self.scope.child()).await;
-        let link = connected.map_err(|error| CallError::unavailable(error.to_string()))?.link;
+        let link = connected
+            .map_err(|error| match error.trouble {
+                Trouble::Credentials if !headers.contains_key(AUTHORIZATION) => {
+                    CallError::turned_away(Retry::Never, NO_TOKEN)
+                }
+                _ => CallError::unavailable(error.to_string()),
+            })?
+            .link;
         links.insert(view.clone(), link.clone());
         Ok(link)
     }
@@ -457,7 +486,9 @@ impl Client {
 
     /// The tools of one upstream, under its own names.
     pub(super) async fn tools(&self, id: &str) -> Result<Vec<Raw>, CallError> {
-        let (view, mut cursor, mut tools) = (View::Upstream(id.into()), None, Vec::new());
+        let view = View::Upstream(id.into());
+        let mut cursor = None;
+        let mut tools = Vec::new();
         loop {
             let params =
                 cursor.map_or_else(|| json!({}), |cursor: String| json!({ "cursor": cursor })).into();

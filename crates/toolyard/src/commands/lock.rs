@@ -16,7 +16,7 @@ use crate::say;
 
 #[derive(Debug, Args)]
 pub(crate) struct LockArgs {
-    /// Only these servers; what the lock file has of others stays.
+    /// Lock only these servers, and keep the entries of others.
     names: Vec<String>,
     /// Write nothing; fail if a lock file differs from what servers offer.
     #[arg(long)]

@@ -45,7 +45,7 @@ pub(crate) struct LogoutArgs {
 pub(super) fn login(common: &Common, args: &LoginArgs) -> Result<(), Failure> {
     let settings = settings::read(common)?;
     live::block_on(async {
-        let context = SignInContext::of_user();
+        let context = context(&settings.config);
         let keeper = keeper(&context, &settings.config, &args.name)?;
         sign_in(&context, &keeper, args).await?;
         say::result(format_args!("signed in at `{}`", keeper.target().name));
@@ -65,7 +65,7 @@ fn is_account(config: &Config, name: &str) -> bool {
 pub(super) fn logout(common: &Common, args: &LogoutArgs) -> Result<(), Failure> {
     let settings = settings::read(common)?;
     let was_signed_in = live::block_on(async {
-        let keeper = keeper(&SignInContext::of_user(), &settings.config, &args.name)?;
+        let keeper = keeper(&context(&settings.config), &settings.config, &args.name)?;
         keeper.sign_out().await.map_err(|error| Failure::Other(error.into()))
     })??;
     if was_signed_in {
@@ -77,6 +77,12 @@ pub(super) fn logout(common: &Common, args: &LogoutArgs) -> Result<(), Failure> 
         say::line(format_args!("there was no sign-in at `{}`", args.name));
     }
     Ok(())
+}
+
+/// A gateway with this config may share the credentials with other nodes.
+fn context(config: &Config) -> SignInContext {
+    let context = SignInContext::of_user();
+    if config.cluster.is_some() { context.beside_node() } else { context }
 }
 
 fn keeper(context: &SignInContext, config: &Config, name: &str) -> Result<Keeper, Failure> {

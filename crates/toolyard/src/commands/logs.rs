@@ -32,13 +32,13 @@ Examples:
 The gateway keeps the last 1,000 lines of each server and the last 256 calls. `[audit]` in the config records
 every call: see `toolyard audit`.")]
 pub(crate) struct LogsArgs {
-    /// Only of this server [default: all].
+    /// Show only this server [default: all].
     #[arg(add = ArgValueCandidates::new(completions::servers))]
     name: Option<String>,
     /// Print new entries as they arrive, until Ctrl-C.
     #[arg(short, long)]
     follow: bool,
-    /// Not before: 30s, 10m, 2h, 1d, or a time such as 2026-07-28T09:00 (UTC).
+    /// Show entries since this time: 30s, 10m, 2h, 1d, or a time such as 2026-07-28T09:00 (UTC).
     #[arg(long, value_name = "TIME", value_parser = since)]
     since: Option<String>,
     /// Print this many entries, the newest.
@@ -62,7 +62,9 @@ pub(super) fn logs(common: &Common, args: &LogsArgs) -> Result<(), Failure> {
 
 async fn read(running: &Running, args: &LogsArgs) -> Result<(), Failure> {
     let address = Address::Socket(running.socket.as_deref().ok_or_else(manage::no_socket)?);
-    let (mut after, mut since, mut most) = (None, args.since.clone(), args.lines);
+    let mut after = None;
+    let mut since = args.since.clone();
+    let mut most = args.lines;
     loop {
         let path = path(args.name.as_deref(), since.take().as_deref(), after.as_deref());
         let answer = manage::control(&address, &path, None).await;
@@ -77,7 +79,7 @@ async fn read(running: &Running, args: &LogsArgs) -> Result<(), Failure> {
         for entry in entries.iter().skip(skipped) {
             say::result(if args.json { entry.to_string() } else { line(entry) });
         }
-        if !args.follow {
+        if !args.follow || say::is_lost() {
             return Ok(());
         }
         after = answer["next"].as_str().map(str::to_owned);
@@ -91,7 +93,7 @@ fn path(name: Option<&str>, since: Option<&str>, after: Option<&str>) -> String 
     format!("/logs?{}", given.collect::<Vec<_>>().join("&"))
 }
 
-/// For the query of a URL.
+/// Encodes a text for the query of a URL.
 fn encoded(text: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~:".contains(&byte);
     text.bytes()

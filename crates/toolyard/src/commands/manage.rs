@@ -82,7 +82,7 @@ pub(super) fn post(running: &Running, path: &str) -> Result<Value, Failure> {
     Ok(live::block_on(control(&Address::Socket(socket), path, Some(&Value::Null)))??)
 }
 
-/// Where the control API is reached.
+/// The address of the control API.
 pub(super) enum Address<'a> {
     /// The local socket, which makes this user an operator.
     Socket(&'a Path),

@@ -1,5 +1,5 @@
-//! `toolyard openapi`: serves the operations of an OpenAPI description as tools, on stdio. `toolyard add` writes it into
-//! a config.
+//! `toolyard openapi`: serves the operations of an OpenAPI description as tools, on stdio. `toolyard add` writes it
+//! into a config.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -59,12 +59,12 @@ pub(super) fn read(file: &Path) -> Result<Description, Failure> {
     let cannot = |error| refused(format!("cannot read {}: {error}", file.display()), "check the path");
     let text = std::fs::read_to_string(file).map_err(cannot)?;
     Description::read(&text).map_err(|why| {
-        let message = format!("{} is no OpenAPI description that can be used: {why}", file.display());
+        let message = format!("{} is not an OpenAPI description that can be used: {why}", file.display());
         refused(message, "Toolyard reads OpenAPI 3.0 and 3.1, as YAML or JSON")
     })
 }
 
-/// Where the service is.
+/// The address of the service.
 pub(super) fn base(description: &Description, asked: Option<&str>, file: &Path) -> Result<String, Failure> {
     let base = asked.or(description.base.as_deref()).ok_or_else(|| {
         refused(
@@ -74,7 +74,7 @@ pub(super) fn base(description: &Description, asked: Option<&str>, file: &Path) 
     })?;
     if !base.starts_with("http://") && !base.starts_with("https://") {
         return Err(refused(
-            format!("`{base}` is no URL"),
+            format!("`{base}` is not a URL"),
             "--base-url takes an address such as https://api.example",
         ));
     }

@@ -2,18 +2,22 @@
 //! that nothing that it has started stays when it ends or this program is killed. Agents do the same with the pack
 //! `scripts`.
 
+mod readers;
 mod running;
 
 use std::fs::{File, OpenOptions};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
 
 use clap::Args;
 use serde_json::{Map, Value, json};
 use toolyard_config::{Config, PackConfig};
-use toolyard_model::{Peer, View};
+use toolyard_model::{Peer, Scope, View};
 use toolyard_proto::{Method, Raw};
 
+use self::readers::Readers;
 use super::live::{self, Client};
 use crate::cli::Common;
 use crate::failure::{Failure, refused};
@@ -27,6 +31,8 @@ const PACK: &str = "scripts";
 const COMMAND: &str = "command";
 /// The exit code of a script that was interrupted.
 const INTERRUPTED: u8 = 130;
+/// How many seconds the pack waits for lines.
+const WAIT: u64 = 30;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -37,6 +43,8 @@ Examples:
   toolyard run dev --log dev.log
   toolyard run -- python3 -m http.server
   toolyard run --status
+  toolyard run --logs dev --since 10m
+  toolyard run --logs dev -f --level warn
   toolyard run --stop dev
 
 Ctrl-C stops the script with everything that it has started. The exit code is that of the script. To let agents run
@@ -45,12 +53,21 @@ pub(crate) struct RunArgs {
     /// The script, such as `npm:dev`, or `dev` if only one script has this name; without it, the scripts are listed.
     #[arg(conflicts_with = "command")]
     script: Option<String>,
-    /// List what runs, in every folder, instead.
-    #[arg(long, conflicts_with_all = ["script", "command", "stop", "level", "matching", "log"])]
+    /// List the running scripts of all folders instead.
+    #[arg(long, conflicts_with_all = ["script", "command", "stop", "logs", "level", "matching", "log"])]
     status: bool,
     /// Stop a script that another `toolyard run` has started in this folder.
     #[arg(long, value_name = "SCRIPT", conflicts_with_all = ["script", "command", "level", "matching", "log"])]
     stop: Option<String>,
+    /// Print the log of a script that another `toolyard run` runs in this folder: its last 1,000 lines.
+    #[arg(long, value_name = "SCRIPT", conflicts_with_all = ["script", "command", "stop", "log"])]
+    logs: Option<String>,
+    /// With --logs: print new lines as they arrive, until the script ends.
+    #[arg(short, long, requires = "logs", conflicts_with_all = ["script", "command"])]
+    follow: bool,
+    /// With --logs: print only lines since this time ago, such as 30s, 10m or 2h.
+    #[arg(long, value_name = "TIME", requires = "logs", value_parser = ago, conflicts_with_all = ["script", "command"])]
+    since: Option<Duration>,
     /// Append the lines that are printed to this file, too.
     #[arg(long, value_name = "FILE")]
     log: Option<PathBuf>,
@@ -58,7 +75,7 @@ pub(crate) struct RunArgs {
     #[arg(long, value_parser = ["debug", "info", "warn", "error"])]
     level: Option<String>,
     /// Print only lines that match this regular expression.
-    #[arg(long, value_name = "REGEX")]
+    #[arg(long, value_name = "REGEX", visible_alias = "grep")]
     matching: Option<String>,
     /// List the scripts as JSON, or print each line of the log as a JSON object.
     #[arg(long)]
@@ -80,20 +97,30 @@ pub(super) fn run(common: &Common, args: &RunArgs) -> Result<(), Failure> {
     if let Some(name) = &args.stop {
         return running::stop(name, &root);
     }
+    let lines = Lines::of(args);
+    if let Some(script) = &args.logs {
+        let wanted = readers::Wanted { script, lines: &lines, since: args.since, follow: args.follow };
+        return readers::logs(&wanted, &root);
+    }
     let settings =
         Settings { found: settings::find(common), config: config(args, &root), remarks: Vec::new() };
     live::block_on(async {
         let mut stop = Stop::new()?;
         // A user who runs a script by its name trusts it; an agent needs `toolyard trust`.
-        let client = Client::of_own_trusting(common, &settings, root.clone());
+        let client = Arc::new(Client::of_own_trusting(common, &settings, root.clone()));
+        let scope = Scope::new();
         let outcome = match args.script.as_deref().or((!args.command.is_empty()).then_some(COMMAND)) {
             None => list(&client, args.json).await,
             Some(script) => tokio::select! {
-                outcome = follow(&client, script, args, &root) => outcome,
+                outcome = follow(&client, script, &lines, args.log.as_deref(), (&root, &scope)) => outcome,
                 _ = stop.signal() => Err(Failure::AlreadyReported(INTERRUPTED)),
             },
         };
-        client.end().await;
+        // No reader holds the client any more then.
+        scope.end().await;
+        if let Some(client) = Arc::into_inner(client) {
+            client.end().await;
+        }
         outcome
     })?
 }
@@ -126,50 +153,97 @@ async fn list(client: &Client, json: bool) -> Result<(), Failure> {
 }
 
 /// Starts a script and prints its lines until it has ended.
-async fn follow(client: &Client, script: &str, args: &RunArgs, root: &Path) -> Result<(), Failure> {
-    let mut log = opened(args)?;
+async fn follow(
+    client: &Arc<Client>,
+    script: &str,
+    lines: &Lines,
+    log: Option<&Path>,
+    (root, scope): (&Path, &Scope),
+) -> Result<(), Failure> {
+    let mut file = log.map(Log::open).transpose()?;
     let started = call(client, "run", json!({ "script": script })).await?;
-    let _entry = running::Entry::new(&started, root, args.log.as_deref());
+    let readers = Readers::open(client, started["id"].as_str().unwrap_or_default(), scope);
+    let _entry = running::Entry::new(&started, root, log, readers.socket.as_deref());
     let mut after = json!(0);
     loop {
-        let mut wanted = json!({ "script": started["id"], "after": after, "limit": 1000, "wait": 30 });
-        for (key, value) in [("level", &args.level), ("matching", &args.matching)] {
-            if let Some(value) = value {
-                wanted[key] = json!(value);
-            }
-        }
+        let mut wanted = lines.arguments();
+        (wanted["script"], wanted["after"], wanted["wait"]) = (started["id"].clone(), after, json!(WAIT));
         let read = call(client, "logs", wanted).await?;
-        if read["left_out"].as_u64().unwrap_or(0) + read["lost"].as_u64().unwrap_or(0) > 0 {
-            say::line("warning: lines were left out: the script prints faster than they are read");
-        }
-        for line in read["lines"].as_array().into_iter().flatten() {
-            let text = if args.json {
-                line.to_string()
-            } else {
-                line["text"].as_str().unwrap_or_default().to_owned()
-            };
-            if let Some(log) = &mut log {
-                writeln!(log, "{text}").map_err(|error| unwritable(args, &error))?;
-            }
-            say::result(text);
-        }
+        lines.print(&read, file.as_mut())?;
         after = read["last"].clone();
         if read["state"] == "exited" {
+            readers.goodbye().await;
             return exit(&read["exit_code"]);
         }
     }
 }
 
-/// The file of `--log`, at its end.
-fn opened(args: &RunArgs) -> Result<Option<File>, Failure> {
-    let Some(path) = &args.log else { return Ok(None) };
-    let file = OpenOptions::new().create(true).append(true).open(path);
-    file.map(Some).map_err(|error| unwritable(args, &error))
+/// Which lines of a log are printed, and how.
+struct Lines {
+    level: Option<String>,
+    matching: Option<String>,
+    json: bool,
 }
 
-fn unwritable(args: &RunArgs, error: &std::io::Error) -> Failure {
-    let path = args.log.as_deref().unwrap_or(Path::new("")).display();
-    refused(format!("cannot write the log {path}: {error}"), "name another file with --log")
+impl Lines {
+    fn of(args: &RunArgs) -> Self {
+        Self { level: args.level.clone(), matching: args.matching.clone(), json: args.json }
+    }
+
+    /// For the pack's tool `logs`.
+    fn arguments(&self) -> Value {
+        let mut wanted = json!({ "limit": 1000 });
+        for (key, value) in [("level", &self.level), ("matching", &self.matching)] {
+            if let Some(value) = value {
+                wanted[key] = json!(value);
+            }
+        }
+        wanted
+    }
+
+    /// Prints what the tool has answered.
+    fn print(&self, read: &Value, mut log: Option<&mut Log<'_>>) -> Result<(), Failure> {
+        if read["left_out"].as_u64().unwrap_or(0) + read["lost"].as_u64().unwrap_or(0) > 0 {
+            say::line("warning: lines were left out: there are more than can be shown");
+        }
+        for line in read["lines"].as_array().into_iter().flatten() {
+            let text = if self.json {
+                line.to_string()
+            } else {
+                line["text"].as_str().unwrap_or_default().to_owned()
+            };
+            if let Some(log) = &mut log {
+                log.write(&text)?;
+            }
+            say::result(text);
+        }
+        Ok(())
+    }
+}
+
+/// The file of `--log`, at its end.
+struct Log<'a> {
+    file: File,
+    path: &'a Path,
+}
+
+impl<'a> Log<'a> {
+    fn open(path: &'a Path) -> Result<Self, Failure> {
+        let file = OpenOptions::new().create(true).append(true).open(path);
+        Ok(Self { file: file.map_err(|error| unwritable(path, &error))?, path })
+    }
+
+    fn write(&mut self, line: &str) -> Result<(), Failure> {
+        writeln!(self.file, "{line}").map_err(|error| unwritable(self.path, &error))
+    }
+}
+
+fn unwritable(path: &Path, error: &std::io::Error) -> Failure {
+    refused(format!("cannot write the log {}: {error}", path.display()), "name another file with --log")
+}
+
+fn ago(text: &str) -> Result<Duration, String> {
+    toolyard_config::parse_duration(text).ok_or_else(|| "expected a time such as 30s, 10m or 2h".to_owned())
 }
 
 fn exit(code: &Value) -> Result<(), Failure> {

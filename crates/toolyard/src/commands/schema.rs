@@ -18,7 +18,7 @@ pub(super) fn schema() -> Result<(), Failure> {
     Ok(say::json(&config::schema(&settings::context(&packs::known())))?)
 }
 
-/// Where the schema of a config is.
+/// The path of the schema beside a config.
 pub(super) fn beside(config: &Path) -> PathBuf {
     config.with_file_name(FILE)
 }
@@ -28,7 +28,12 @@ pub(super) fn place(path: &Path) -> io::Result<()> {
     let schema = config::schema(&settings::context(&packs::known()));
     let text = &format!("{schema:#}\n");
     let before = save::read(path)?;
-    let change =
-        Change { path, before: before.as_deref(), text, readers: Readers::Usual, has_folder_lock: false };
+    let change = Change {
+        path,
+        before: before.as_deref(),
+        text,
+        readers: Readers::SystemDefault,
+        has_folder_lock: false,
+    };
     change.write()
 }

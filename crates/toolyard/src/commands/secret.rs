@@ -1,11 +1,11 @@
-//! `toolyard secret`: stores, lists and removes secrets that configs refer to as `${secret:NAME}`. No command prints a
-//! value.
+//! `toolyard secret`: stores, lists and removes secrets that configs refer to as `${secret:NAME}`, and moves the key that
+//! opens them. No command prints a value.
 
 use std::io::{BufRead as _, IsTerminal as _, Read as _};
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 use serde_json::json;
-use toolyard_secrets::{Error, LONGEST_VALUE, Secret, Store};
+use toolyard_secrets::{Error, KeyPlace, LONGEST_VALUE, Secret, Store};
 
 use crate::failure::{Failure, refused};
 use crate::{say, settings, system};
@@ -20,6 +20,23 @@ pub(crate) enum SecretCommand {
     /// Remove a secret.
     #[command(alias = "remove")]
     Rm(RmArgs),
+    /// Show where the key of the secrets is, or move it.
+    Key(KeyArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct KeyArgs {
+    /// Where to move the key: a file that only you can read, or the keyring of the operating system.
+    place: Option<KeyDestination>,
+    /// Print the result as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum KeyDestination {
+    File,
+    Keyring,
 }
 
 #[derive(Debug, Args)]
@@ -56,6 +73,7 @@ pub(super) fn secret(command: SecretCommand) -> Result<(), Failure> {
         SecretCommand::Set(SetArgs { name, json }) => set(&store, &name, json),
         SecretCommand::List(ListArgs { json }) => list(&store, json),
         SecretCommand::Rm(RmArgs { name, json }) => remove(&store, &name, json),
+        SecretCommand::Key(KeyArgs { place, json }) => key(&store, place, json),
     }
 }
 
@@ -121,6 +139,23 @@ fn remove(store: &Store, name: &str, json: bool) -> Result<(), Failure> {
         ));
     }
     say::result(format_args!("removed `{name}`"));
+    Ok(())
+}
+
+fn key(store: &Store, place: Option<KeyDestination>, json: bool) -> Result<(), Failure> {
+    match place {
+        Some(KeyDestination::File) => store.move_key(KeyPlace::File).map_err(failure)?,
+        Some(KeyDestination::Keyring) => store.move_key(KeyPlace::Keyring).map_err(failure)?,
+        None => {}
+    }
+    let place = match store.key_place() {
+        KeyPlace::File => "file",
+        KeyPlace::Keyring => "keyring",
+    };
+    if json {
+        return Ok(say::json(&json!({ "key": place }))?);
+    }
+    say::result(format_args!("the key of the secrets is in the {place}"));
     Ok(())
 }
 

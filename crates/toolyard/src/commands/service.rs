@@ -160,7 +160,7 @@ fn manager(place: &PlaceArgs) -> Result<Manager, Failure> {
     Ok(Manager { kind, name: place.name.clone() })
 }
 
-/// Where the service is defined, and what is there. A file that is not ours is not touched.
+/// The path of the service's definition and its content. A file that is not ours is not touched.
 fn own_file(manager: &Manager) -> Result<(PathBuf, Option<String>), Failure> {
     let path = manager.file()?;
     let text = match std::fs::read_to_string(&path) {

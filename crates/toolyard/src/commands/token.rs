@@ -14,7 +14,7 @@ const USUAL_CLIENT: &str = "toolyard-cli";
 
 #[derive(Debug, Args)]
 pub(crate) struct TokenArgs {
-    /// The client that the token is for, under its name at the gateway.
+    /// The client id in the token, by which the gateway knows the client.
     #[arg(long, value_name = "ID", default_value = USUAL_CLIENT)]
     client: String,
     /// Make a secret for [auth] instead.

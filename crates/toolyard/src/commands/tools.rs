@@ -15,6 +15,9 @@ mod show;
 mod switch;
 
 use clap::Subcommand;
+use serde_json::{Map, Value};
+use toolyard_proto::CallError;
+use toolyard_proto::error::code;
 
 use super::live::{self, Client};
 use crate::cli::Common;
@@ -108,6 +111,21 @@ pub(super) fn upstream_in(common: &Common, name: &str) -> Option<String> {
     settings::server_ids(common).into_iter().find(|id| id.eq_ignore_ascii_case(prefix))
 }
 
-fn failed(error: &toolyard_proto::CallError) -> Failure {
-    refused(error.message(), String::new())
+fn failed(tool: &str, error: &CallError) -> Failure {
+    if error.code() != code::MISSING_CAPABILITY {
+        return refused(error.message(), String::new());
+    }
+    let required = error.to_raw().at(&["data", "requiredCapabilities"]);
+    let required =
+        required.and_then(|required| required.read::<Map<String, Value>>().ok()).unwrap_or_default();
+    if required.contains_key("elicitation") {
+        let message = format!("`{tool}` asks the user a question, and there is no terminal to answer on");
+        return refused(
+            message,
+            "run the command in a terminal, with stdin not redirected, or call the tool from a client",
+        );
+    }
+    let names: Vec<String> = required.keys().map(|name| format!("`{name}`")).collect();
+    let message = format!("`{tool}` needs {}, which only a client can offer", names.join(" and "));
+    refused(message, "call it from a client that offers it")
 }

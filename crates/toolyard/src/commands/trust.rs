@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use serde_json::json;
 use toolyard_config::definition::{in_file, packs_in_file};
-use toolyard_config::{PROJECT_FILE, Problem, TrustState, Trusted, check, project, read_file};
+use toolyard_config::{PROJECT_FILE, Problem, ProblemKind, TrustState, Trusted, check, project, read_file};
 
 use crate::cli::Common;
 use crate::failure::{Failure, refused};
@@ -48,7 +48,7 @@ fn agree(mut trusted: Trusted, path: &Path, json: bool) -> Result<(), Failure> {
     let (source, below) = project(path, &settings::variable);
     let problems: Vec<Problem> =
         check(&source, file.text.clone(), &below, &settings::context(&packs::known()));
-    if problems.iter().any(|problem| problem.is_error() && !problem.message.ends_with("is not set")) {
+    if problems.iter().any(|problem| problem.is_error() && !problem.is(&ProblemKind::UnsetVariable)) {
         return Err(Failure::Config(problems));
     }
     let (upstreams, packs) = (in_file(&file), packs_in_file(&file));
@@ -63,7 +63,7 @@ fn agree(mut trusted: Trusted, path: &Path, json: bool) -> Result<(), Failure> {
         return Ok(say::json(&outcome)?);
     }
     say::result(format_args!(
-        "{} is trusted, as it is now; in this folder Toolyard uses it from now on:",
+        "{} is trusted in its current form; Toolyard now uses it in this folder:",
         path.display()
     ));
     let mut rows: Vec<[String; 2]> = Vec::new();

@@ -4,7 +4,7 @@ use clap::Args;
 use toolyard_clients::{Client, ClientFile, Foreign};
 use toolyard_config::Problem;
 
-use super::install::{Action, Consent, NAME, Place, Step, client, hooks, in_folder};
+use super::install::{Action, Consent, EntryPlace, NAME, Step, client, hooks, in_folder};
 use crate::failure::Failure;
 
 #[derive(Debug, Args)]
@@ -13,7 +13,7 @@ pub(crate) struct UninstallArgs {
     #[arg(value_parser = client())]
     client: Client,
     #[command(flatten)]
-    place: Place,
+    place: EntryPlace,
     /// Remove an entry of that name, whatever it runs.
     #[arg(long)]
     force: bool,

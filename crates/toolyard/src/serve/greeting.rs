@@ -53,7 +53,7 @@ fn connect_line(greeting: &Greeting<'_>) -> String {
         Some(_) => " --header \"Authorization: Bearer TOKEN\"",
         None => "",
     };
-    format!("claude mcp add --transport http toolyard {url}/mcp{header}")
+    format!("claude mcp add -s user --transport http toolyard {url}/mcp{header}")
 }
 
 /// A listener on all addresses is reached by one of them.

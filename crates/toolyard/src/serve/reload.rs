@@ -26,7 +26,7 @@ use crate::stop::Nudge;
 
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// What it takes to build the gateway's plan again.
+/// The inputs for building the gateway's plan again.
 pub(super) struct Reload {
     pub(super) common: Common,
     pub(super) gateway: Gateway,

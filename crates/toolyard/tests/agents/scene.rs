@@ -3,6 +3,7 @@
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -18,7 +19,7 @@ pub(crate) struct Scene {
     project: TempDir,
     model: Child,
     port: String,
-    waited: std::cell::Cell<u64>,
+    waited: AtomicU64,
 }
 
 impl Scene {
@@ -45,7 +46,7 @@ impl Scene {
         let port = port.trim().to_owned();
         settings(yard.folder(), &port);
         yard.also(&config(project.path(), yard.mark(), &port));
-        Self { yard, project, model, port, waited: std::cell::Cell::new(0) }
+        Self { yard, project, model, port, waited: AtomicU64::new(0) }
     }
 
     /// Starts an agent and returns its id.
@@ -85,9 +86,14 @@ impl Scene {
 
     /// Answers the questions of an agent as its parent, until it has ended. One step may need several permissions.
     pub(crate) fn answer(&self, gateway: &Gateway, id: &str, is_allowed: bool) {
+        assert!(self.answer_until_ended(gateway, id, is_allowed) > 0, "the agent asks");
+    }
+
+    /// Answers the questions that an agent has, if any; the number of questions.
+    pub(crate) fn answer_until_ended(&self, gateway: &Gateway, id: &str, is_allowed: bool) -> usize {
         let base = json!({ "name": "agents__agent_output", "arguments": { "task_id": id, "block": true } });
         let mut asked = self.ask(gateway, base.clone());
-        assert_eq!(asked["resultType"], "input_required", "{asked}");
+        let mut questions = 0;
         while asked["resultType"] == "input_required" {
             let (key, question) = asked["inputRequests"].as_object().unwrap().iter().next().unwrap();
             assert!(question.to_string().contains("asks to run"), "{question}");
@@ -98,7 +104,9 @@ impl Scene {
                 again["requestState"] = state.clone();
             }
             asked = self.ask(gateway, again);
+            questions += 1;
         }
+        questions
     }
 
     /// The run when it has ended.
@@ -117,12 +125,12 @@ impl Scene {
 
     /// Waits until one more request waits at the model.
     pub(crate) fn wait_for_request(&self) {
-        let before = self.waited.get();
+        let before = self.waited.load(Ordering::Relaxed);
         let now = within(PATIENCE, "a request to the model", || {
             let count = self.waiting();
             if count > before { Ok(count) } else { Err(format!("{count} wait")) }
         });
-        self.waited.set(now);
+        self.waited.store(now, Ordering::Relaxed);
     }
 
     fn waiting(&self) -> u64 {
@@ -136,6 +144,11 @@ impl Scene {
     /// The file that the command of the model makes.
     pub(crate) fn touched(&self) -> PathBuf {
         touched_in(self.yard.folder())
+    }
+
+    /// A file of the project.
+    pub(crate) fn in_project(&self, name: &str) -> PathBuf {
+        self.project.path().join(name)
     }
 
     pub(crate) fn worktrees(&self) -> usize {
@@ -192,6 +205,8 @@ fn settings(home: &Path, port: &str) {
         "permission": { "bash": "ask", "edit": "ask" }, "provider": { "local": provider },
     });
     write(".config/opencode/opencode.json", &opencode.to_string());
+    // Claude Code does not ask in this mode, so `sleep` is allowed.
+    write(".claude/settings.json", &json!({ "permissions": { "allow": ["Bash(sleep:*)"] } }).to_string());
 }
 
 fn config(project: &Path, mark: &str, port: &str) -> String {
@@ -209,13 +224,38 @@ fn config(project: &Path, mark: &str, port: &str) -> String {
     let kind = |name: &str, program: &str, more: &str| {
         format!("[packs.agents.types.{name}]\nprogram = \"{program}\"\ninherit = [\"{mark}\"]\n{more}\n")
     };
+    // In the project itself, where the writer of a line can be found later.
+    let here = |name: &str, program: &str, command: &str, more: &str| {
+        kind(name, program, &format!("command = [{command}]\n{more}"))
+    };
+    let claude_here = r#""claude", "-p", "--output-format", "stream-json", "--verbose", "--permission-mode", "acceptEdits""#;
+    let codex_here = r#""codex", "exec", "--json", "--skip-git-repo-check", "-s", "danger-full-access", "-""#;
+    let with_tools = |name: &str, more: &str| {
+        kind(&format!("{name}-with-tools"), name, &format!("profile = \"work\"\n{more}"))
+    };
+    let adapter = |name: &str, command: &str, more: &str| {
+        kind(name, "acp", &format!("command = [\"{command}\"]\n{more}"))
+    };
     format!(
-        "[listen]\ntoken = \"user\"\n[packs.agents]\nprojects = [{folder}]\nconcurrent = 8\n\
-         [packs.sessions]\nprograms = [\"claude\", \"codex\", \"gemini\"]\nprojects = [{folder}]\n{}{}{}{}{}",
-        kind("claude", "claude", &claude),
-        kind("codex", "codex", codex),
-        kind("gemini", "gemini", &gemini),
-        kind("opencode", "opencode", opencode),
-        kind("writer", "codex", &format!("write = true\n{codex}")),
+        "[listen]\ntoken = \"user\"\n[profiles.work]\nupstreams = [\"dev\"]\n[profiles.lead]\nupstreams = [\"agents\"]\n[packs.agents]\nprojects = [{folder}]\nconcurrent = 8\n\
+         [packs.sessions]\nprograms = [\"claude\", \"codex\", \"gemini\"]\nprojects = [{folder}]\n{}",
+        [
+            kind("claude", "claude", &claude),
+            kind("codex", "codex", codex),
+            kind("gemini", "gemini", &gemini),
+            kind("opencode", "opencode", opencode),
+            kind("writer", "codex", &format!("write = true\n{codex}")),
+            here("claude-here", "claude", claude_here, &claude),
+            here("codex-here", "codex", codex_here, codex),
+            kind("lead", "claude", &format!("profile = \"lead\"\nmay_spawn = true\n{claude}")),
+            with_tools("claude", &claude),
+            with_tools("codex", codex),
+            with_tools("gemini", &gemini),
+            with_tools("opencode", opencode),
+            adapter("claude-acp", "claude-agent-acp", &claude),
+            // By default its own model decides instead of the user.
+            adapter("codex-acp", "codex-acp", &codex.replace(" }", ", INITIAL_AGENT_MODE = \"read-only\" }")),
+        ]
+        .concat(),
     )
 }

@@ -30,7 +30,7 @@ fn apps_without_a_good_token_are_refused_and_the_log_holds_no_secret() {
     let forged = good.replace("MyApp", "Forged");
     for (token, reason) in [
         (None, "a token is required"),
-        (Some("nonsense"), "has not the form"),
+        (Some("nonsense"), "does not have the form"),
         (Some(forged.as_str()), "another secret"),
         (Some(good.as_str()), "used before"),
     ] {

@@ -47,14 +47,14 @@ fn churn_loses_no_answer_mixes_none_up_and_leaves_nothing() {
     let yard = Yard::start("");
     let cast = Arc::new(Cast::start(&yard));
     let mut agent = yard.agent();
-    eventually_within(SETTLED, "everybody at the start", || cast.is_complete(&mut agent));
+    eventually_within(SETTLED, "all of them at the start", || cast.is_complete(&mut agent));
     let before = weight(&yard, &mut agent);
     let mut listener = yard.agent().shake_hands();
     let began = Instant::now();
     let tally = churn(&yard, &cast, seconds, seed);
     let changes = listener.changes_within(Duration::ZERO);
     let most = began.elapsed().as_millis() / DEBOUNCE.as_millis() + 2;
-    eventually_within(SETTLED, "everybody at the end", || cast.is_complete(&mut agent));
+    eventually_within(SETTLED, "all of them at the end", || cast.is_complete(&mut agent));
     eprintln!("{tally:?}, {} deaths, {changes} announcements", cast.deaths());
     assert!(u128::try_from(changes).unwrap() <= most, "{changes} announcements, {most} at most");
     assert!(tally.good > tally.calls() / 2, "{tally:?}");
@@ -81,7 +81,7 @@ fn churn(yard: &Yard, cast: &Arc<Cast>, seconds: u64, seed: u64) -> Tally {
         cast.something_happens(yard, &mut chance);
         std::thread::sleep(Duration::from_millis(chance.below(200)));
     }
-    cast.everybody_lives(yard);
+    cast.all_are_alive(yard);
     over.store(true, Ordering::SeqCst);
     clients.into_iter().map(|client| client.join().unwrap()).fold(Tally::default(), Tally::and)
 }

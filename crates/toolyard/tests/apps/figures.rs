@@ -123,7 +123,7 @@ fn weight(yard: &Yard, agent: &mut Agent) -> (u64, f64) {
 }
 
 #[test]
-fn what_a_hundred_instances_and_twenty_sessions_cost_is_reported() {
+fn the_cost_of_a_hundred_instances_and_twenty_sessions_is_reported() {
     let yard = Yard::start("");
     let mut agent = yard.agent();
     agent.tools();

@@ -1,6 +1,7 @@
 //! Instances that write files about themselves: found, dialled, shown, and forgotten when they are gone.
 
-use std::io::{BufRead, BufReader};
+use std::fs::File;
+use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant, SystemTime};
@@ -8,7 +9,11 @@ use std::time::{Duration, Instant, SystemTime};
 use serde_json::{Value, json};
 use toolyard_proto::calendar::rfc3339;
 
-use crate::support::{Agent, App, Listener, Proxy, Yard, eventually};
+use crate::health::QUICK;
+use crate::support::{Agent, App, Listener, Proxy, Yard, checks_each_time, eventually};
+
+/// How often the folder is read when the system reports no change in it.
+const LOOK_AGAIN: Duration = Duration::from_secs(2);
 
 /// A real MCP server on a free port.
 pub(crate) struct Server {
@@ -95,10 +100,59 @@ fn a_file_is_listed_soon_after_it_was_written() {
         .collect();
     took.sort();
     eprintln!("from file to list: median {:?}, slowest {:?}", took[10], took[20]);
-    // A tenth of a second is the promise. A machine that is busy with other tests may be late with some of them, so
-    // the fastest is held to it, and the median to what no busy machine explains.
-    assert!(took[0] < Duration::from_millis(100), "{took:?}");
-    assert!(took[10] < Duration::from_secs(2), "{took:?}");
+    // Nextest runs it alone, because this is about time. A machine that is busy with other programs may delay some of
+    // them, so only `cargo xtask bench --apps` checks each. None waited for the next look at the folder.
+    let which = if checks_each_time() { 20 } else { 10 };
+    assert!(took[which] < Duration::from_millis(100), "{took:?}");
+    assert!(took[20] < LOOK_AGAIN, "{took:?}");
+}
+
+/// The system reports a file that is closed after it was written, but not one that stays open.
+#[test]
+fn a_file_whose_change_is_not_reported_by_the_system_is_found_at_the_next_look() {
+    let (yard, server) = (Yard::start(""), Server::start());
+    let mut agent = yard.agent();
+    let mut file = File::create(yard.instance_folder("toolyard").join("shop.json")).unwrap();
+    let seen = || {
+        let (_, report) = yard.run(&["doctor", "--json"]);
+        let report: Value = serde_json::from_str(&report).unwrap();
+        let ways = report["report"]["discovery"].as_array().cloned().unwrap_or_default();
+        ways.into_iter().find(|way| way["way"] == "files").unwrap_or_default()
+    };
+    // The report about the new file has been handled, so no other follows.
+    let report = eventually("the empty file", || Some(seen()).filter(|seen| seen["skipped"][0].is_object()));
+    assert_eq!(report["found"], json!([]), "{report}");
+    file.write_all(server.file("shop").to_string().as_bytes()).unwrap();
+    eventually("the instance", || find(&mut agent, "shop"));
+    drop(file);
+}
+
+#[test]
+fn an_instance_or_app_that_is_away_has_a_hint_that_asks_about_its_server_and_names_its_port() {
+    let gone = Listener::tcp().endpoint();
+    let yard = Yard::start(&format!("[apps.endpoints]\nPaint = \"{gone}\"\n{QUICK}"));
+    let mut agent = yard.agent();
+    // An instance whose server has ended, while the process that wrote its file still runs.
+    let server = Server::start();
+    let mut file = server.file("shop");
+    file["process_info"]["pid"] = json!(std::process::id());
+    yard.write_instance("toolyard", "shop.json", &file.to_string());
+    eventually("the instance", || (agent.upstream("shop")["state"] == "active").then_some(()));
+    let port = server.port;
+    drop(server);
+    for (id, place) in [("Paint", gone), ("shop", format!(":{port}"))] {
+        // Before that, the connection that broke is the reason.
+        let hint = eventually("a hint", || {
+            agent.upstream(id)["hint"].as_str().map(str::to_owned).filter(|hint| hint.contains(&place))
+        });
+        let (question, rest) = hint.split_once("? ").unwrap();
+        assert_eq!(question, "is its dev server running");
+        assert!(rest.starts_with("It should listen at ") && rest.contains(&place), "{hint}");
+        assert!(rest.ends_with("; `toolyard doctor` shows more"), "{hint}");
+        let (_, report) = yard.run(&["doctor"]);
+        let mut lines = report.lines().skip_while(|line| !(line.contains(id) && line.contains(&place)));
+        assert!(lines.next().is_some(), "{id} at {place} is not in {report}");
+    }
 }
 
 #[test]
@@ -148,12 +202,12 @@ fn doctor_lists_the_places_searched_what_was_found_and_what_was_left_out() {
 }
 
 #[test]
-fn the_file_of_a_killed_instance_goes_and_that_of_a_live_one_stays() {
+fn the_file_of_a_killed_instance_is_removed_and_that_of_a_live_one_is_kept() {
     let yard = Yard::start("");
     let (mut mortal, live) = (Server::start(), Server::start());
     let gone = yard.write_instance("brummer", "mortal.json", &mortal.file("mortal").to_string());
     let mut old = live.file("live");
-    // Its last sign of life is eleven minutes old, and yet it lives.
+    // Its last ping is eleven minutes old, but the process is running.
     old["last_ping"] = json!(ago(11));
     old["started_at"] = json!(ago(20));
     let stays = yard.write_instance("brummer", "live.json", &old.to_string());

@@ -1,6 +1,6 @@
 //! What happens at the limits: of calls, messages, memory and connections.
 
-use std::io::{Read as _, Write as _};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 use std::time::Duration;
 
@@ -61,6 +61,119 @@ fn memory(yard: &Yard) -> u64 {
     let about = std::fs::read_to_string(format!("/proc/{}/status", yard.pid())).unwrap();
     let line = about.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
     line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() / 1024
+}
+
+#[test]
+fn sessions_with_large_capabilities_fill_no_memory() {
+    let yard = Yard::start("");
+    let address = yard.note("http").as_str().unwrap().strip_prefix("http://").unwrap().to_owned();
+    let large = "x".repeat(1024 * 1024);
+    let params = json!({ "protocolVersion": "2025-11-25", "capabilities": { "experimental": { "x": { "y": large } } },
+        "clientInfo": { "name": "c", "version": "1" } });
+    let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params }).to_string();
+    let head = format!(
+        "POST /mcp HTTP/1.1\r\nHost: {address}\r\nContent-Type: application/json\r\n\
+         Accept: application/json, text/event-stream\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
+        body.len()
+    );
+    for _ in 0..200 {
+        let mut stream = TcpStream::connect(&address).unwrap();
+        stream.write_all(format!("{head}{body}").as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 "), "{answer}");
+    }
+    let resident = memory(&yard);
+    assert!(resident < 400, "{resident} MB for 200 sessions with capabilities of 1 MiB");
+}
+
+/// Posts a message on this connection; returns the session of the answer.
+fn post_on(stream: &mut BufReader<TcpStream>, session: Option<&str>, message: &Value) -> String {
+    let body = message.to_string();
+    let session = session.map(|id| format!("mcp-session-id: {id}\r\n")).unwrap_or_default();
+    let head = format!(
+        "POST /mcp HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\n\
+         accept: application/json, text/event-stream\r\n{session}content-length: {}\r\n\r\n",
+        body.len()
+    );
+    stream.get_mut().write_all(format!("{head}{body}").as_bytes()).unwrap();
+    let (mut line, mut length, mut own) = (String::new(), 0, String::new());
+    stream.read_line(&mut line).unwrap();
+    assert!(line.starts_with("HTTP/1.1 2"), "{line}");
+    while !line.trim().is_empty() {
+        line.clear();
+        stream.read_line(&mut line).unwrap();
+        let (name, value) = line.trim().split_once(": ").unwrap_or_default();
+        match name.to_ascii_lowercase().as_str() {
+            "content-length" => length = value.parse().unwrap(),
+            "mcp-session-id" => value.clone_into(&mut own),
+            "transfer-encoding" => panic!("the answer has no length"),
+            _ => {}
+        }
+    }
+    stream.read_exact(&mut vec![0; length]).unwrap();
+    own
+}
+
+/// Clients that shake hands and never come back, while lists change.
+#[test]
+fn ten_thousand_abandoned_sessions_fill_no_memory() {
+    let yard = Yard::start("");
+    let mut app = App::register(&yard, Door::Tcp, "Busy", &["go"]);
+    let address = yard.note("http").as_str().unwrap().strip_prefix("http://").unwrap();
+    let params = json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": { "name": "c", "version": "1" } });
+    let hello = json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params });
+    let ready = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" });
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                let mut stream = BufReader::new(TcpStream::connect(address).unwrap());
+                for _ in 0..2_500 {
+                    let session = post_on(&mut stream, None, &hello);
+                    post_on(&mut stream, Some(&session), &ready);
+                }
+            });
+        }
+    });
+    let mut agent = yard.agent();
+    for round in 0..50 {
+        let name = format!("go{round}");
+        app.send(&json!({ "type": "toolsChanged", "tools": [crate::support::tool(&name)] }));
+        agent.wait_for_tools(&[&format!("Busy__{name}")]);
+    }
+    let peak = peak_memory(yard.pid());
+    eprintln!("10,000 abandoned sessions and 50 changes of lists: {peak} MiB");
+    assert!(peak < 400, "{peak} MiB");
+}
+
+/// A server on stdio that was stopped, so that it neither reads nor ends.
+#[test]
+fn a_stopped_child_process_fills_no_memory() {
+    let server = format!(
+        "[upstreams.stopped]\ncommand = \"sh\"\nargs = [\"-c\", \"echo $$ > pid; exec {} pack dev\"]\n\
+         timeout = \"300s\"\n\n",
+        env!("CARGO_BIN_EXE_toolyard")
+    );
+    let yard = Yard::start_with("", &server, &[]);
+    let mut agent = yard.agent();
+    let echo = "stopped__echo".to_owned();
+    eventually("its tools", || agent.tools().contains(&echo).then_some(()));
+    let child = std::fs::read_to_string(yard.folder().join("pid")).unwrap().trim().parse().unwrap();
+    let child = nix::unistd::Pid::from_raw(child);
+    nix::sys::signal::kill(child, nix::sys::signal::Signal::SIGSTOP).unwrap();
+    let text = "x".repeat(1024 * 1024);
+    let meta = r#"{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}"#;
+    let params = format!(r#"{{"name":"stopped__echo","_meta":{meta},"arguments":{{"text":"{text}"}}}}"#);
+    for id in 1000..1200 {
+        let call = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{params}}}"#);
+        agent.write_text(&format!("{call}\n"));
+    }
+    let refused = agent.answer(1199);
+    assert_eq!(refused["result"]["_meta"]["dev.toolyard/error"]["kind"], "limit", "{refused}");
+    let peak = peak_memory(yard.pid());
+    eprintln!("200 calls of 1 MiB to a stopped child: {peak} MiB");
+    assert!(peak < 400, "{peak} MiB");
+    nix::sys::signal::kill(child, nix::sys::signal::Signal::SIGKILL).unwrap();
 }
 
 #[test]

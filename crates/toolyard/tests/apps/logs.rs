@@ -188,3 +188,27 @@ fn metrics_count_as_many_calls_as_the_log_records() {
         assert_eq!((counted, logged > 0), (logged, true), "{upstream}: {metrics}");
     }
 }
+
+#[test]
+fn a_failing_call_of_a_pack_is_logged_with_its_tool() {
+    let yard = yard("");
+    let mut agent = yard.agent();
+    agent.wait_for_tools(&["broken__go"]);
+    let wrong = agent.send_call("dev__time_now", &json!({ "offset": "never" }));
+    assert_eq!(agent.answer(wrong)["result"]["isError"], true);
+    let failed = eventually("the record of the failure", || {
+        lines(&yard).into_iter().find(|line| line["target"] == "tools" && line["message"] == "failed")
+    });
+    assert_eq!(failed["name"], "time_now", "{failed}");
+}
+
+#[test]
+fn the_name_of_an_app_forges_no_line_of_the_text_log() {
+    let yard = Yard::start("");
+    let mut stream = std::net::TcpStream::connect(yard.apps_tcp()).unwrap();
+    let register = json!({ "type": "register", "appName": "x\nERROR forged\u{1b}[2J\rspoofed", "tools": [] });
+    stream.write_all(format!("{register}\n").as_bytes()).unwrap();
+    let log = eventually("a line about the app", || Some(yard.stderr()).filter(|log| log.contains("forged")));
+    assert!(log.lines().all(|line| !line.trim_start().starts_with("ERROR forged")), "{log}");
+    assert!(!log.contains(['\u{1b}', '\r']), "{log:?}");
+}

@@ -51,7 +51,7 @@ fn an_endpoint_whose_name_is_taken_is_dialled_when_the_name_is_free() {
     std::fs::remove_file(file).unwrap();
     let _app = App::accept(&listener, "Paint", &["draw"]);
     agent.wait_for_tools(&["Paint__draw"]);
-    assert_eq!(yard.stderr().matches("not dialled").count(), 1, "logged once: {}", yard.stderr());
+    assert_eq!(yard.stderr().matches("not connected: ").count(), 1, "logged once: {}", yard.stderr());
 }
 
 #[test]

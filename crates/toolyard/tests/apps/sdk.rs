@@ -4,7 +4,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use serde_json::json;
-use toolyard_app::{App, Door, Standing};
+use toolyard_app::{App, AppStatus, Door};
 use toolyard_tool::{Content, Context, ToolSet, tool};
 
 use crate::support::{Agent, Yard, eventually};
@@ -46,7 +46,7 @@ fn an_app_of_the_sdk_survives_restarts_of_the_gateway_and_unregisters() {
         yard.restart();
     }
     runtime.block_on(running.registered());
-    assert_eq!(running.standing(), Standing::Registered);
+    assert_eq!(running.status(), AppStatus::Registered);
     let mut agent = yard.agent();
     agent.wait_for_tools(&["Greeter__fail", "Greeter__hello"]);
     runtime.block_on(running.end());
@@ -105,8 +105,8 @@ fn an_app_makes_its_tokens_from_the_shared_secret() {
     runtime.block_on(running.registered());
     let other = greeter("Other").at(door(&yard)).first_wait(Duration::from_millis(50));
     let other = runtime.block_on(async { other.secret(OTHER).unwrap().start() });
-    eventually("the refusal", || match other.standing() {
-        Standing::Away(Some(why)) if why.contains("another secret") => Some(()),
+    eventually("the refusal", || match other.status() {
+        AppStatus::Away(Some(why)) if why.contains("another secret") => Some(()),
         _ => None,
     });
 }
@@ -132,7 +132,7 @@ fn an_app_with_a_secret_that_listens_talks_only_to_a_gateway_that_knows_the_secr
             continue;
         }
         eventually(reason, || yard.run(&["list"]).1.contains(reason).then_some(()));
-        assert_eq!(app.standing(), Standing::Away(None));
+        assert_eq!(app.status(), AppStatus::Away(None));
     }
 }
 

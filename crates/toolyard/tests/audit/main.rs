@@ -9,16 +9,17 @@ mod gateway;
 #[path = "../support/testkit.rs"]
 mod testkit;
 
+mod held;
 mod traces;
 
 use std::collections::HashSet;
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use gateway::Home;
 use nix::sys::signal::Signal;
+use parking_lot::Mutex;
 
 /// Calls a built-in tool with a number; whether an answer with a result came back.
 fn call(url: &str, number: usize) -> std::io::Result<bool> {
@@ -63,18 +64,18 @@ fn every_answered_call_is_recorded_when_the_gateway_is_killed() {
                 loop {
                     let number = next.fetch_add(1, Ordering::Relaxed);
                     match call(&gateway.url, number) {
-                        Ok(true) => answered.lock().unwrap().insert(number),
+                        Ok(true) => answered.lock().insert(number),
                         _ => return,
                     };
                 }
             });
         }
-        while answered.lock().unwrap().len() < 1_000 && !is_stuck(&next) {
+        while answered.lock().len() < 1_000 && !is_stuck(&next) {
             std::thread::yield_now();
         }
         gateway.signal(Signal::SIGKILL);
     });
-    let answered = answered.into_inner().unwrap();
+    let answered = answered.into_inner();
     assert!(answered.len() >= 1_000, "{} calls were answered", answered.len());
     let recorded = recorded(&home);
     let missing: Vec<&usize> = answered.difference(&recorded).collect();
@@ -121,4 +122,70 @@ fn records_are_searched_without_secrets_and_a_changed_one_is_found() {
     std::fs::write(&database, bytes).unwrap();
     let (code, words, _) = home.run(&["audit", "--verify", "--state-dir", "state"]);
     assert!(code == 1 && words.contains("was changed"), "{code} {words}");
+}
+
+#[test]
+fn digests_of_payloads_are_recorded_and_no_text_of_them() {
+    let home = Home::new();
+    // Digests are the default.
+    home.write(".config/toolyard/config.toml", "[audit]\nsync = \"full\"\n");
+    let gateway = home.start(&[]);
+    for number in [70_001, 70_001, 70_002] {
+        assert!(call(&gateway.url, number).unwrap());
+    }
+    gateway.signal(Signal::SIGTERM);
+    gateway.wait();
+    let (code, lines, _) = home.run(&["audit", "--client", "audited", "--json", "--state-dir", "state"]);
+    let read = |line| serde_json::from_str::<serde_json::Value>(line).unwrap();
+    let records: Vec<_> = lines.lines().map(read).collect();
+    assert_eq!((code, records.len()), (0, 3), "{lines}");
+    for record in &records {
+        assert!(record["requestBytes"].as_u64() > Some(100), "{record}");
+        assert!(record["answerBytes"].as_u64() > Some(100), "{record}");
+        for field in ["requestDigest", "answerDigest"] {
+            let digest = record[field].as_str().unwrap();
+            assert!(digest.len() == 64 && digest.bytes().all(|byte| byte.is_ascii_hexdigit()), "{record}");
+        }
+        assert!(record.get("request").is_none() && record.get("answer").is_none(), "{record}");
+    }
+    let mut digests: Vec<_> = records.iter().map(|one| one["requestDigest"].to_string()).collect();
+    digests.sort();
+    digests.dedup();
+    assert_eq!(digests.len(), 2, "equal requests have one digest, others have another: {lines}");
+    for file in ["state/audit.db", "state/audit.db-wal"] {
+        let bytes = std::fs::read(home.path(file)).unwrap_or_default();
+        for text in ["s3cret", "70001", "70002", "password"] {
+            assert!(!bytes.windows(text.len()).any(|window| window == text.as_bytes()), "{file} has {text}");
+        }
+    }
+}
+
+#[test]
+fn config_audit_stderr_and_payloads_need_an_operator() {
+    let home = Home::new();
+    home.write(".config/toolyard/config.toml", CONFIG);
+    let gateway = home.start(&[]);
+    assert!(call(&gateway.url, 0).unwrap());
+    let address = gateway.url.trim_start_matches("http://").split('/').next().unwrap();
+    for request in [
+        "GET /api/v1/audit",
+        "GET /api/v1/audit/export",
+        "GET /api/v1/audit/verify",
+        "GET /api/v1/config",
+        "POST /api/v1/config/servers",
+        "POST /api/v1/config/servers/preview",
+        "GET /api/v1/calls/1",
+        "GET /api/v1/upstreams/yard/stderr",
+        "GET /api/v1/logs",
+    ] {
+        let mut stream = TcpStream::connect(address).unwrap();
+        let head = "Content-Type: application/json\r\nContent-Length: 2\r\nConnection: close";
+        write!(stream, "{request} HTTP/1.1\r\nHost: {address}\r\n{head}\r\n\r\n{{}}").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        assert!(
+            answer.starts_with("HTTP/1.1 403") && answer.contains("operator_required"),
+            "{request}: {answer}"
+        );
+    }
 }

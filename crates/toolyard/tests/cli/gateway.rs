@@ -128,7 +128,7 @@ impl Drop for Gateway {
     }
 }
 
-/// Waits until something holds. Every wait of a test is one of these, so none is for ever.
+/// Waits until something holds. Every wait of a test is one of these, so each has a deadline.
 pub(crate) fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let deadline = Instant::now() + Duration::from_secs(15);
     loop {

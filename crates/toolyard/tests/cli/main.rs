@@ -10,6 +10,7 @@ mod reload;
 #[cfg(target_os = "linux")]
 mod service;
 
+use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
@@ -42,7 +43,7 @@ fn home_with_server() -> Home {
 }
 
 #[test]
-fn without_a_config_the_built_in_tools_are_there_for_clients_of_both_eras() {
+fn clients_of_both_eras_get_the_built_in_tools_without_a_config() {
     let home = Home::new();
     let gateway = home.start(&[]);
     let modern = http::read(http::modern(&gateway.url, "tools/list", json!({})));
@@ -64,7 +65,10 @@ fn the_first_output_explains_how_to_connect() {
     assert!(status.success(), "{status}");
     let listening: Vec<&str> = words.lines().filter(|line| line.contains("listening on")).collect();
     assert_eq!(listening, [format!("listening on {url}")], "{words}");
-    assert!(words.contains(&format!("claude mcp add --transport http toolyard {url}/mcp\n")), "{words}");
+    assert!(
+        words.contains(&format!("claude mcp add -s user --transport http toolyard {url}/mcp\n")),
+        "{words}"
+    );
     assert!(words.contains("upstreams: none, only the built-in tools"), "{words}");
     assert_eq!(stdout, "", "stdout is a transport");
 }
@@ -156,6 +160,33 @@ fn a_running_gateway_can_be_found_and_removes_its_address_file_at_its_end() {
     gateway.signal(Signal::SIGTERM);
     assert!(gateway.wait().0.success());
     assert!(!home.path("state/gateway.json").exists());
+}
+
+#[test]
+fn of_two_gateways_with_different_configs_started_together_in_one_state_directory_one_serves() {
+    for _ in 0..5 {
+        let home = Home::new();
+        for name in ["one", "two"] {
+            home.write(&format!("{name}.toml"), "[listen]\nunix = false\n");
+        }
+        let mut gateways = ["one.toml", "two.toml"].map(|config| {
+            let arguments = ["--state-dir", "state", "--listen", "127.0.0.1:0", "--config", config];
+            home.toolyard(&arguments).spawn().unwrap()
+        });
+        let refused = eventually("one of them has ended", || {
+            gateways.iter_mut().position(|gateway| gateway.try_wait().unwrap().is_some())
+        });
+        let [mut one, mut two] = gateways;
+        let (ended, serving) = if refused == 0 { (one, &mut two) } else { (two, &mut one) };
+        let output = ended.wait_with_output().unwrap();
+        let words = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{words}");
+        assert!(words.contains(&format!("(process {})", serving.id())), "{words}");
+        let lines = BufReader::new(serving.stderr.take().unwrap()).lines().map_while(Result::ok);
+        assert!(lines.into_iter().any(|line| line.starts_with("listening on ")), "the other one serves");
+        serving.kill().unwrap();
+        serving.wait().unwrap();
+    }
 }
 
 #[test]

@@ -50,6 +50,21 @@ fn a_config_with_mistakes_changes_nothing_and_the_mistakes_are_reported() {
 }
 
 #[test]
+fn an_unset_variable_switches_off_its_server_and_the_rest_of_an_edited_config_is_applied() {
+    let home = Home::new();
+    home.write("upstream.sh", include_str!("upstream.sh"));
+    home.write("config.toml", &format!("[upstreams.one]\n{SERVER}"));
+    let gateway = home.start(&["--config", home.path("config.toml").to_str().unwrap()]);
+    has_tools(&gateway, &["one__wait"]);
+    let unset = format!("[upstreams.three]\n{SERVER}env = {{ KEY = \"${{TOOLYARD_TEST_UNSET}}\" }}\n");
+    home.write("config.toml", &format!("[upstreams.one]\n{SERVER}[upstreams.two]\n{SERVER}{unset}"));
+    has_tools(&gateway, &["one__wait", "two__wait"]);
+    gateway.signal(Signal::SIGTERM);
+    let (status, ..) = gateway.wait();
+    assert!(status.success());
+}
+
+#[test]
 fn an_edited_timeout_is_in_force_at_once_and_the_server_keeps_its_process() {
     let home = Home::new();
     home.write("upstream.sh", &include_str!("upstream.sh").replace("sleep 1", "sleep 3"));

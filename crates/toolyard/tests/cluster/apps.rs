@@ -1,12 +1,13 @@
 //! Apps and instances: each is connected to one node, and all nodes list and call it.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
-use super::http::{modern, read};
+use super::http::{legacy, modern, open_session, read};
 use super::nats::free_port;
 use super::testkit;
 use super::world::{Setup, World, eventually};
@@ -84,6 +85,58 @@ fn an_app_and_an_instance_are_called_through_every_node() {
     });
 }
 
+/// What a tool of the hub answers to a session of it.
+fn in_hub(url: &str, session: &str, tool: &str, arguments: &Value) -> Value {
+    let params = json!({ "name": tool, "arguments": arguments });
+    let reply = read(legacy(&format!("{url}/mcp/hub"), session, "tools/call", &params));
+    reply.message()["result"].clone()
+}
+
+#[test]
+fn the_hub_of_a_node_lists_and_connects_to_instances_of_other_nodes() {
+    let mut world = World::new();
+    world.start_with("a", Setup { apps: Some(free_port()), ..Setup::default() });
+    world.start_with("b", Setup { apps: Some(free_port()), ..Setup::default() });
+    world.start("c", &[], "");
+    let shop = Mortal::instance(world.node("b").folder(), "Shop");
+    let notes = Mortal::instance(world.node("a").folder(), "Notes");
+    for tool in ["Shop__who", "Notes__who"] {
+        world.wait_for_tool(tool);
+    }
+    let own = |node: &str| {
+        let text = world.node(node).call("yard__instances_list", &json!({})).unwrap();
+        let all: Value = serde_json::from_str(&text).unwrap();
+        all.as_array()
+            .unwrap()
+            .iter()
+            .map(|one| (one["upstream"].as_str().unwrap().to_owned(), one["pid"].clone()))
+            .collect::<BTreeMap<_, _>>()
+    };
+    for node in ["a", "b", "c"] {
+        eventually(&format!("both instances at {node}"), || {
+            let found = own(node);
+            let is_there = |name: &str, pid: u32| found.get(name) == Some(&json!(pid));
+            (is_there("Shop", shop.pid()) && is_there("Notes", notes.pid())).then_some(())
+        });
+        let url = world.node(node).url.clone();
+        let session = open_session(&format!("{url}/mcp/hub"));
+        for (name, pid) in [("Shop", shop.pid()), ("Notes", notes.pid())] {
+            let connected = in_hub(&url, &session, "instances_connect", &json!({ "instance_id": name }));
+            assert_eq!(connected["isError"], Value::Null, "{node}: {connected}");
+            let listed =
+                read(legacy(&format!("{url}/mcp/hub"), &session, "tools/list", &json!({}))).tool_names();
+            assert!(listed.contains(&"who".to_owned()), "{node}: {listed:?}");
+            let answer = in_hub(&url, &session, "who", &json!({ "word": node }));
+            assert_eq!(answer["content"][0]["text"], format!("{name} {pid} {node}"), "{node}: {answer}");
+        }
+        let health = in_hub(&url, &session, "instances_health", &json!({}));
+        assert_eq!(health["structuredContent"]["healthy_instances"], 2, "{node}: {health}");
+    }
+    drop(shop);
+    eventually("the end of the instance at c", || (!own("c").contains_key("Shop")).then_some(()));
+    assert!(own("c").contains_key("Notes"));
+}
+
 #[test]
 fn a_node_that_does_not_listen_is_reached_through_nats() {
     let mut world = World::new();
@@ -101,9 +154,9 @@ fn a_node_that_does_not_listen_is_reached_through_nats() {
     let reply = read(modern(&world.node("server").url, "tools/call", params));
     let data = reply.message()["result"]["content"][0]["data"].as_str().unwrap().len();
     assert_eq!(data, bytes / 3 * 4);
-    let word = "w".repeat(1_000_000);
-    let answer = world.node("server").call("Clock__who", &json!({ "word": word })).unwrap();
-    assert!(answer.ends_with(&word));
+    let long = "w".repeat(1_000_000);
+    let answer = world.node("server").call("Clock__who", &json!({ "word": long })).unwrap();
+    assert!(answer.ends_with(&long));
     let status = world.node("server").status();
     let nodes = status["nodes"].as_array().unwrap();
     let laptop = nodes.iter().find(|node| node["node"] == "laptop").unwrap();

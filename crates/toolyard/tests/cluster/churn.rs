@@ -3,22 +3,24 @@
 //!
 //! `TOOLYARD_CHURN_SECONDS=120` makes it longer.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::io::{Read as _, Write as _};
-use std::net::TcpStream;
+use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use serde_json::{Value, json};
+use parking_lot::Mutex;
+use serde_json::json;
 
 use super::apps::Mortal;
-use super::failures::fences;
+use super::attempt::attempt;
 use super::nats::free_port;
+use super::tenures::{Kills, check_acts, check_tenures, now, tenures};
 use super::world::{Setup, World, eventually};
 
 const NODES: [&str; 3] = ["a", "b", "c"];
 const CALLERS: u64 = 4;
+/// The churn goes on until so many nodes were killed.
+const FEWEST_KILLS: usize = 3;
 
 /// Numbers without a pattern, the same for the same seed.
 struct Chance(u64);
@@ -62,12 +64,18 @@ struct Tally {
 fn churn_with_killed_nodes_leaves_one_answer_per_call_and_one_owner_per_id() {
     let seconds =
         std::env::var("TOOLYARD_CHURN_SECONDS").ok().and_then(|text| text.parse().ok()).unwrap_or(12);
-    let (mut world, app_ports) = (World::new(), [free_port(), free_port(), free_port()]);
+    churn(World::new(), "", seconds);
+}
+
+/// Nodes with more keys of `[cluster]`, over NATS servers of which one at a time may be away if there are three.
+pub(crate) fn churn(mut world: World, cluster: &'static str, seconds: u64) {
+    let app_ports = [free_port(), free_port(), free_port()];
     let ports = [free_port(), free_port(), free_port()];
     let setup = |at: usize| Setup {
         upstreams: &["both"],
         apps: Some(app_ports[at]),
         port: ports[at],
+        cluster,
         ..Setup::default()
     };
     for (at, node) in NODES.into_iter().enumerate() {
@@ -79,25 +87,32 @@ fn churn_with_killed_nodes_leaves_one_answer_per_call_and_one_owner_per_id() {
     };
     let roles = Mutex::new((0..9).map(role).collect());
     let stage = Arc::new(Stage { ports, roles, next: AtomicU64::new(1), is_over: AtomicBool::new(false) });
-    stage.all_live(&world, &app_ports);
+    stage.all_live(&world, app_ports);
     stage.wait_until_complete(&world);
     let callers: Vec<_> = (1..=CALLERS).map(|seed| stage.caller(seed)).collect();
     let mut chance = Chance(u64::from(std::process::id()) | 1);
-    let (until, mut kills) = (Instant::now() + Duration::from_secs(seconds), 0);
-    while Instant::now() < until {
+    let (until, mut kills) = (Instant::now() + Duration::from_secs(seconds), Kills::new());
+    while Instant::now() < until || kills.len() < FEWEST_KILLS {
         std::thread::sleep(Duration::from_millis(chance.below(500)));
-        stage.something_happens(&world, &app_ports, &mut chance);
+        stage.something_happens(&world, app_ports, &mut chance);
         if chance.below(8) == 0 {
             let at = usize::try_from(chance.below(3)).unwrap();
+            kills.push((NODES[at], now()));
             world.kill(NODES[at]);
+            let has_more_nats = world.nats.count() > 1;
+            if has_more_nats {
+                world.nats.kill(at);
+            }
             std::thread::sleep(Duration::from_millis(chance.below(1500)));
+            if has_more_nats {
+                world.nats.start(at);
+            }
             world.start_with(NODES[at], setup(at));
-            kills += 1;
         }
     }
     stage.is_over.store(true, Ordering::SeqCst);
     let tallies: Vec<Tally> = callers.into_iter().map(|caller| caller.join().unwrap()).collect();
-    stage.all_live(&world, &app_ports);
+    stage.all_live(&world, app_ports);
     let start = Instant::now();
     stage.wait_until_complete(&world);
     for tally in &tallies {
@@ -107,10 +122,19 @@ fn churn_with_killed_nodes_leaves_one_answer_per_call_and_one_owner_per_id() {
             added.len()
         );
     }
-    println!("{kills} nodes killed; complete again {:?} after the end", start.elapsed());
+    println!("{} nodes killed; complete again {:?} after the end", kills.len(), start.elapsed());
     assert!(tallies.iter().map(|tally| tally.answered).sum::<usize>() > 50, "{tallies:?}");
     check_calls(&world, &tallies);
-    check_fences(&world);
+    let all = tenures(&world, &NODES, &kills);
+    check_tenures(&all);
+    check_acts(&all["both"], &world.acts("both"));
+    let owned =
+        |prefix: &str| all.iter().filter(|(id, _)| id.starts_with(prefix)).flat_map(|(_, own)| own).count();
+    let (programs, apps, instances) = (owned("both"), owned("App"), owned("Inst"));
+    println!(
+        "tenures one after the other: {programs} of the program, {apps} of apps, {instances} of instances"
+    );
+    assert!(apps > 6 && instances > 3, "no app or instance had a second owner: {all:?}");
 }
 
 /// No number was added twice, none that was answered is missing, and no process that was replaced served again.
@@ -129,29 +153,15 @@ fn check_calls(world: &World, tallies: &[Tally]) {
     println!("{} numbers added, by {} processes one after the other", seen.len(), processes.len());
 }
 
-/// Each number by which an id was owned belongs to one node and one claim.
-fn check_fences(world: &World) {
-    let mut claims: BTreeMap<(String, u64), &str> = BTreeMap::new();
-    for node in NODES {
-        for (id, numbers) in fences(&world.node(node).log()) {
-            for number in numbers {
-                let other = claims.insert((id.clone(), number), node);
-                assert_eq!(other, None, "{id} was owned twice by the number {number}");
-            }
-        }
-    }
-    println!("{} claims, each with a number of its own", claims.len());
-}
-
 impl Stage {
-    fn all_live(&self, world: &World, app_ports: &[u16; 3]) {
-        for role in self.roles.lock().unwrap().iter_mut().filter(|role| role.living.is_none()) {
+    fn all_live(&self, world: &World, app_ports: [u16; 3]) {
+        for role in self.roles.lock().iter_mut().filter(|role| role.living.is_none()) {
             role.start(world, app_ports);
         }
     }
 
-    fn something_happens(&self, world: &World, app_ports: &[u16; 3], chance: &mut Chance) {
-        let mut roles = self.roles.lock().unwrap();
+    fn something_happens(&self, world: &World, app_ports: [u16; 3], chance: &mut Chance) {
+        let mut roles = self.roles.lock();
         let count = roles.len() as u64;
         let role = &mut roles[usize::try_from(chance.below(count)).unwrap()];
         if role.living.take().is_none() || chance.below(2) == 0 {
@@ -161,7 +171,7 @@ impl Stage {
 
     /// Once every name leads to the process that has it now, at every node.
     fn wait_until_complete(&self, world: &World) {
-        let roles = self.roles.lock().unwrap();
+        let roles = self.roles.lock();
         for node in NODES {
             for role in roles.iter() {
                 let expected = format!("{} {} hi", role.name, role.living.as_ref().unwrap().pid());
@@ -192,7 +202,7 @@ impl Stage {
         let port = self.ports[usize::try_from(chance.below(3)).unwrap()];
         let number = self.next.fetch_add(1, Ordering::SeqCst);
         let target = usize::try_from(chance.below(12)).unwrap();
-        let name = self.roles.lock().unwrap().get(target).map(|role| role.name.clone());
+        let name = self.roles.lock().get(target).map(|role| role.name.clone());
         let (tool, arguments) = match &name {
             Some(name) => (format!("{name}__who"), json!({ "word": number.to_string() })),
             None => ("both__add".to_owned(), json!({ "number": number })),
@@ -213,7 +223,7 @@ impl Stage {
                     .unwrap_or_else(|| panic!("{name} was asked for {number}, got {text}"))
                     .parse()
                     .unwrap();
-                let roles = self.roles.lock().unwrap();
+                let roles = self.roles.lock();
                 assert!(roles[target].pids.contains(&pid), "{text} is of another process");
             }
         }
@@ -221,7 +231,7 @@ impl Stage {
 }
 
 impl Role {
-    fn start(&mut self, world: &World, app_ports: &[u16; 3]) {
+    fn start(&mut self, world: &World, app_ports: [u16; 3]) {
         let born = if self.is_app {
             Mortal::app(app_ports[self.node], &self.name)
         } else {
@@ -230,33 +240,4 @@ impl Role {
         self.pids.insert(born.pid());
         self.living = Some(born);
     }
-}
-
-/// The answer to a call; nothing if the node was killed meanwhile.
-fn attempt(port: u16, tool: &str, arguments: &Value) -> Option<Result<String, String>> {
-    let mut stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
-    stream.set_read_timeout(Some(Duration::from_mins(2))).unwrap();
-    let meta = json!({ "io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": {} });
-    let params = json!({ "name": tool, "arguments": arguments, "_meta": meta });
-    let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params }).to_string();
-    let head = format!(
-        "POST /mcp HTTP/1.1\r\nhost: 127.0.0.1:{port}\r\nconnection: close\r\ncontent-type: application/json\r\n\
-         accept: application/json, text/event-stream\r\nmcp-protocol-version: 2026-07-28\r\nmcp-method: tools/call\r\n\
-         mcp-name: {tool}\r\ncontent-length: {}\r\n\r\n",
-        body.len()
-    );
-    stream.write_all(head.as_bytes()).ok()?;
-    stream.write_all(body.as_bytes()).ok()?;
-    let mut text = String::new();
-    stream.read_to_string(&mut text).ok()?;
-    let answers: Vec<Value> = text
-        .lines()
-        .filter_map(|line| serde_json::from_str::<Value>(line.strip_prefix("data: ").unwrap_or(line)).ok())
-        .filter(|message| message["id"] == 1)
-        .collect();
-    assert!(answers.len() <= 1, "more than one answer: {text}");
-    let answer = answers.into_iter().next()?;
-    let text = answer["result"]["content"][0]["text"].as_str().map(str::to_owned);
-    let is_error = answer["result"]["isError"] == true;
-    Some(text.filter(|_| !is_error).ok_or_else(|| answer.to_string()))
 }

@@ -7,16 +7,23 @@
 #[path = "../cli/http.rs"]
 mod http;
 #[path = "../support/testkit.rs"]
-#[expect(dead_code, reason = "some of it is for other tests")]
 mod testkit;
+mod attempt;
+mod bare;
 mod nats;
+mod tenures;
+mod wire;
 mod world;
 
 mod calls;
+mod crossing;
 mod apps;
 mod sessions;
 mod together;
 mod secure;
+mod sign_ins;
+mod dashboard;
 mod failures;
 mod churn;
 mod long;
+mod figures;

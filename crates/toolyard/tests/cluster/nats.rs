@@ -9,6 +9,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use data_encoding::BASE64;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde_json::{Value, json};
 
 /// The servers of a world. Each keeps its port and its data when it is started again.
@@ -93,6 +95,16 @@ impl Nats {
         child.wait().unwrap();
     }
 
+    /// Stops a server from doing anything, or lets it go on. Its connections stay open.
+    pub(crate) fn signal(&self, at: usize, signal: Signal) {
+        let child = self.servers[at].child.as_ref().unwrap();
+        kill(Pid::from_raw(i32::try_from(child.id()).unwrap()), signal).unwrap();
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.servers.len()
+    }
+
     /// The address of one server.
     pub(crate) fn url(&self, at: usize) -> String {
         format!("nats://127.0.0.1:{}", self.servers[at].port)
@@ -106,6 +118,31 @@ impl Nats {
 }
 
 impl Nats {
+    /// How many messages a stream holds. A bucket is a stream with a message for each key.
+    pub(crate) fn messages(&self, stream: &str) -> Option<u64> {
+        let mut lines = Lines::connect(self.servers[0].port);
+        lines.ask(&format!("$JS.API.STREAM.INFO.{stream}"), &json!({}))["state"]["messages"].as_u64()
+    }
+
+    /// All that a stream holds, as it is stored.
+    pub(crate) fn stored(&self, stream: &str) -> Vec<Vec<u8>> {
+        let mut lines = Lines::connect(self.servers[0].port);
+        let info = lines.ask(&format!("$JS.API.STREAM.INFO.{stream}"), &json!({}));
+        let number = |name: &str| info["state"][name].as_u64().unwrap();
+        let mut read = |number: u64| {
+            let answer = lines.ask(&format!("$JS.API.STREAM.MSG.GET.{stream}"), &json!({ "seq": number }));
+            Some(BASE64.decode(answer["message"]["data"].as_str()?.as_bytes()).unwrap())
+        };
+        (number("first_seq")..=number("last_seq")).filter_map(&mut read).collect()
+    }
+
+    /// Waits for so many messages under a subject.
+    pub(crate) fn wait_for_messages(&self, subject: &str, count: usize) {
+        let mut lines = Lines::connect(self.servers[0].port);
+        lines.0.get_mut().write_all(format!("SUB {subject} 2\r\n").as_bytes()).unwrap();
+        (0..count).for_each(|_| drop(lines.next()));
+    }
+
     /// What a stream of audits holds, each record with the node that its subject names.
     pub(crate) fn stream(&self, name: &str) -> Vec<Value> {
         let mut lines = Lines::connect(self.servers[0].port);
@@ -136,6 +173,11 @@ impl Lines {
         let text = request.to_string();
         let request = format!("PUB {subject} answers {}\r\n{text}\r\n", text.len());
         self.0.get_mut().write_all(request.as_bytes()).unwrap();
+        serde_json::from_slice(&self.next()).unwrap()
+    }
+
+    /// The payload of the next message.
+    fn next(&mut self) -> Vec<u8> {
         loop {
             let mut line = String::new();
             self.0.read_line(&mut line).unwrap();
@@ -145,7 +187,8 @@ impl Lines {
                 let length: usize = line.trim().rsplit(' ').next().unwrap().parse().unwrap();
                 let mut payload = vec![0; length + 2];
                 self.0.read_exact(&mut payload).unwrap();
-                return serde_json::from_slice(&payload[..length]).unwrap();
+                payload.truncate(length);
+                return payload;
             }
         }
     }

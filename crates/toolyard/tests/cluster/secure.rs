@@ -130,3 +130,69 @@ fn a_laptop_joins_through_a_leaf_and_shows_only_what_it_exports() {
     let status = world.node("team").status();
     assert!(!status["owners"].to_string().contains("private"), "{status}");
 }
+
+#[test]
+fn clusters_with_different_prefixes_on_one_nats_do_not_see_each_other() {
+    let mut world = World::new();
+    world.start("a", &["one"], "prefix = \"red\"");
+    world.start("b", &["two"], "prefix = \"red\"");
+    world.start("other", &["three"], "prefix = \"blue\"");
+    for node in ["a", "b"] {
+        eventually("both programs", || {
+            let tools = world.node(node).tools();
+            ["one__pid", "two__pid"].iter().all(|tool| tools.contains(&(*tool).to_owned())).then_some(())
+        });
+        assert!(!world.node(node).tools().contains(&"three__pid".to_owned()));
+    }
+    eventually("the other cluster", || (world.node("other").status()["inSync"] == true).then_some(()));
+    let status = world.node("other").status();
+    assert_eq!(status["nodes"].as_array().unwrap().len(), 1, "{status}");
+    assert!(!world.node("other").tools().contains(&"one__pid".to_owned()));
+}
+
+#[test]
+fn a_node_with_another_key_sees_nothing_and_is_not_seen() {
+    let mut world = World::new();
+    world.start("a", &["one"], "");
+    world.wait_for_tool("one__pid");
+    world.start("stranger", &["two"], "key = \"ffffffffffffffffffffffffffffffff\"");
+    for node in ["a", "stranger"] {
+        eventually("a warning", || {
+            world.node(node).log().contains("was not sealed with the cluster's key").then_some(())
+        });
+    }
+    for (node, own, other) in [("a", "one__pid", "two__pid"), ("stranger", "two__pid", "one__pid")] {
+        eventually("its own program", || world.node(node).call(own, &json!({})).ok());
+        assert!(!world.node(node).tools().contains(&other.to_owned()), "{node}");
+        let status = world.node(node).status();
+        assert_eq!(status["nodes"].as_array().unwrap().len(), 1, "{status}");
+    }
+}
+
+#[test]
+fn a_laptop_that_joins_with_credentials_shows_nothing_unless_it_exports() {
+    let config = std::fs::read_to_string(file("operator.conf")).unwrap();
+    let mut world = World::over(|folder| Nats::one(folder, &config));
+    let creds = file("node.creds").display().to_string();
+    world.start("team", &["one"], &format!("creds = \"{creds}\""));
+    let (key, config) = (world.path("key"), world.path("laptop").join("config.toml"));
+    std::fs::create_dir_all(world.path("laptop")).unwrap();
+    std::fs::write(&key, "0123456789abcdef0123456789abcdef\n").unwrap();
+    std::fs::write(&config, "").unwrap();
+    let (url, key) = (world.nats.url(0), key.display().to_string());
+    let words = ["join", &url, "--creds", &creds, "--key-file", &key, "--node", "laptop"];
+    let output = world.run_in("laptop", &words);
+    assert!(output.status.success(), "{output:?}");
+    let written = std::fs::read_to_string(&config).unwrap();
+    assert!(written.contains("export = []") && written.contains(&creds), "{written}");
+    let (_, section) = written.split_once("[cluster]\n").unwrap();
+    world.start_with(
+        "laptop",
+        Setup { upstreams: &["mine"], cluster: &format!("{section}\nlisten"), ..Setup::default() },
+    );
+    eventually("the team's program at the laptop", || world.node("laptop").call("one__pid", &json!({})).ok());
+    eventually("the laptop's own program", || world.node("laptop").call("mine__pid", &json!({})).ok());
+    assert!(!world.node("team").tools().contains(&"mine__pid".to_owned()));
+    let status = world.node("team").status();
+    assert!(!status["owners"].to_string().contains("mine"), "{status}");
+}

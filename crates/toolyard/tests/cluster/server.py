@@ -1,11 +1,21 @@
-"""An MCP server on stdio whose tools return the id of the process and record each call."""
+"""An MCP server on stdio whose tools return the id of the process. It records its start and each call."""
 
 import json
 import os
 import sys
+import time
 
 TOOLS = ["pid", "add", "grow"]
 count = 0
+
+
+def description():
+    """A test can set it in a file."""
+    try:
+        with open(os.environ["CALLS"] + ".description") as text:
+            return text.read()
+    except FileNotFoundError:
+        return "Returns the id of the process."
 
 
 def answer(method, params):
@@ -14,7 +24,8 @@ def answer(method, params):
         info = {"name": "counter", "version": "1"}
         return {"protocolVersion": "2025-11-25", "capabilities": {"tools": {"listChanged": True}}, "serverInfo": info}
     if method == "tools/list":
-        return {"tools": [{"name": name, "inputSchema": {"type": "object"}} for name in TOOLS]}
+        about = description()
+        return {"tools": [{"name": name, "description": about, "inputSchema": {"type": "object"}} for name in TOOLS]}
     if method == "tools/call" and params["name"] == "grow":
         TOOLS.append(params["arguments"]["name"])
         print(json.dumps({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}), flush=True)
@@ -22,11 +33,13 @@ def answer(method, params):
     if method == "tools/call":
         count += 1
         with open(os.environ["CALLS"], "a") as calls:
-            calls.write(json.dumps([os.getpid(), params.get("arguments")]) + "\n")
+            calls.write(json.dumps([os.getpid(), params.get("arguments"), time.time(), params.get("_meta")]) + "\n")
         return {"content": [{"type": "text", "text": str(os.getpid())}]}
     return {}
 
 
+with open(os.environ["CALLS"] + ".starts", "a") as starts:
+    starts.write(f"{os.getpid()}\n")
 for line in sys.stdin:
     message = json.loads(line)
     if "id" in message:

@@ -1,10 +1,12 @@
 //! Legacy sessions behind a balancer that knows nothing of them.
 
+use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use serde_json::json;
 
+use super::bare::request;
 use super::http::{legacy, open_session, read};
 use super::nats::free_port;
 use super::world::{World, eventually};
@@ -28,6 +30,28 @@ fn a_legacy_session_works_through_every_node() {
             assert_eq!(reply.status, 200, "{}", reply.body);
             assert!(reply.message()["result"]["content"][0]["text"].is_string(), "{}", reply.body);
         }
+    }
+}
+
+#[test]
+fn the_stream_of_a_session_and_its_end_pass_through_another_node() {
+    let mut world = World::new();
+    world.start("a", &["one"], "");
+    world.start("b", &[], "");
+    world.wait_for_tool("one__grow");
+    let session = open_session(&world.node("a").url);
+    let url = world.node("b").url.clone();
+    let headers = [("mcp-session-id", session.as_str()), ("mcp-protocol-version", "2025-11-25")];
+    let with_accept = [headers[0], headers[1], ("accept", "text/event-stream")];
+    let mut lines = BufReader::new(request(&url, "GET", &with_accept)).lines().map(Result::unwrap);
+    assert!(lines.next().unwrap().contains(" 200 "));
+    world.node("a").call("one__grow", &json!({ "name": "more" })).unwrap();
+    assert!(lines.any(|line| line.contains("notifications/tools/list_changed")));
+    let reply = read(request(&url, "DELETE", &headers));
+    assert!((200..300).contains(&reply.status), "{}: {}", reply.status, reply.body);
+    for node in ["a", "b"] {
+        let reply = read(legacy(&world.node(node).url, &session, "tools/list", &json!({})));
+        assert_eq!(reply.status, 404, "{node}: {}", reply.body);
     }
 }
 
@@ -68,7 +92,8 @@ impl Nginx {
     fn start(folder: &Path, port: u16, nodes: &[String]) -> Self {
         let program = std::env::var_os("TOOLYARD_NGINX").expect("`cargo xtask cluster` names nginx");
         let address = |url: &String| url.trim_start_matches("http://").trim_end_matches("/mcp").to_owned();
-        let servers: String = nodes.iter().map(|url| format!("server {};\n", address(url))).collect();
+        let servers: Vec<String> = nodes.iter().map(|url| format!("server {};\n", address(url))).collect();
+        let servers = servers.concat();
         let config = format!(
             "daemon off;\nworker_processes 1;\npid nginx.pid;\nerror_log nginx.log;\nevents {{ }}\nhttp {{\n\
              access_log off;\nclient_body_temp_path tmp;\nproxy_temp_path tmp;\nfastcgi_temp_path tmp;\n\

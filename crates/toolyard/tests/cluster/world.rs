@@ -106,14 +106,42 @@ impl World {
         self.path(&format!("calls-{id}"))
     }
 
+    /// Sets the description of all tools of a program, from its next list on.
+    pub(crate) fn describe(&self, id: &str, description: &str) {
+        std::fs::write(self.path(&format!("calls-{id}.description")), description).unwrap();
+    }
+
     /// The calls that reached an upstream: the process that answered, and the arguments.
     pub(crate) fn calls(&self, id: &str) -> Vec<(u64, Value)> {
+        let records = self.records(id).into_iter();
+        records.map(|call| (call[0].as_u64().unwrap(), call[1].clone())).collect()
+    }
+
+    /// The processes of a program that were started, in this order.
+    pub(crate) fn starts(&self, id: &str) -> Vec<u64> {
+        let text = std::fs::read_to_string(self.path(&format!("calls-{id}.starts"))).unwrap_or_default();
+        text.lines().map(|line| line.parse().unwrap()).collect()
+    }
+
+    /// When they reached it, in seconds since 1970, with the process.
+    pub(crate) fn acts(&self, id: &str) -> Vec<(u64, f64)> {
+        let records = self.records(id).into_iter();
+        records.map(|call| (call[0].as_u64().unwrap(), call[2].as_f64().unwrap())).collect()
+    }
+
+    /// The `_meta` of each.
+    pub(crate) fn metas(&self, id: &str) -> Vec<Value> {
+        self.records(id).into_iter().map(|call| call[3].clone()).collect()
+    }
+
+    fn records(&self, id: &str) -> Vec<Value> {
         let text = std::fs::read_to_string(self.calls_file(id)).unwrap_or_default();
-        let call = |line: &str| {
-            let call: Value = serde_json::from_str(line).unwrap();
-            (call[0].as_u64().unwrap(), call[1].clone())
-        };
-        text.lines().map(call).collect()
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+
+    /// The log of a node that need not run any more.
+    pub(crate) fn log(&self, name: &str) -> String {
+        std::fs::read_to_string(self.path(name).join("log")).unwrap_or_default()
     }
 
     pub(crate) fn node(&self, name: &str) -> &Node {
@@ -193,6 +221,10 @@ impl Node {
         std::fs::read_to_string(self.folder.join("log")).unwrap_or_default()
     }
 
+    pub(crate) fn port(&self) -> u16 {
+        self.url.rsplit(':').next().unwrap().trim_end_matches("/mcp").parse().unwrap()
+    }
+
     pub(crate) fn signal(&self, signal: Signal) {
         kill(Pid::from_raw(i32::try_from(self.child.id()).unwrap()), signal).unwrap();
     }
@@ -210,6 +242,11 @@ impl Node {
     pub(crate) fn status(&self) -> Value {
         let output = self.run(&["cluster", "status", "--json"]);
         serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{output:?}"))
+    }
+
+    /// Starts a command for this node.
+    pub(crate) fn spawn(&self, words: &[&str]) -> Child {
+        toolyard(&self.folder).args(words).stdout(Stdio::piped()).spawn().unwrap()
     }
 
     /// Runs a command for this node.

@@ -171,6 +171,26 @@ fn a_gateway_dies_many_times_and_the_client_keeps_its_session() {
 }
 
 #[test]
+fn a_read_that_is_under_way_when_the_gateway_is_killed_is_sent_again_and_answered() {
+    let home = Home::new();
+    home.write("reader.sh", include_str!("reader.sh"));
+    home.write("config.toml", "[upstreams.sh]\ncommand = \"sh\"\nargs = [\"reader.sh\"]\nera = \"legacy\"\n");
+    let mut shim = Shim::start(&home, &["--upstream", "sh"]);
+    shim.shake_hands();
+    let listed = shim.ask(&json!({ "jsonrpc": "2.0", "id": 1, "method": "resources/list" }));
+    assert!(listed["result"]["resources"].to_string().contains("note://one"), "{listed}");
+    shim.send(
+        &json!({ "jsonrpc": "2.0", "id": 2, "method": "resources/read", "params": { "uri": "note://one" } }),
+    );
+    let reads = || std::fs::read_to_string(home.path("reads")).unwrap_or_default().lines().count();
+    eventually("the read", || (reads() == 1).then_some(()));
+    kill(gateway_of(&home), Signal::SIGKILL).unwrap();
+    let answer = shim.answer(2);
+    assert_eq!(answer["result"]["contents"][0]["text"], "hello", "{answer}");
+    assert_eq!(reads(), 2);
+}
+
+#[test]
 fn a_killed_shim_leaves_no_gateway_behind() {
     let home = home_with_server();
     let mut shim = Shim::start(&home, &[]);
@@ -268,10 +288,26 @@ fn a_gateway_that_cannot_start_is_explained() {
         assert!(words.contains(&format!("cannot listen on {address}")), "{words}");
     });
     assert_eq!(code, Some(1));
-    assert!(
-        messages[0]["error"]["message"].as_str().unwrap().contains("no gateway could be reached"),
-        "{messages:?}"
-    );
+    let message = messages[0]["error"]["message"].as_str().unwrap();
+    assert!(message.contains("no gateway could be reached"), "{message}");
+    assert!(message.contains(&format!("cannot listen on {address}")), "{message}");
+}
+
+#[test]
+fn an_invalid_config_is_reported_in_the_answer_to_initialize() {
+    let home = Home::new();
+    home.write("config.toml", "[upstreams.a]\ncommand = 1\n");
+    let mut shim = Shim::start(&home, &[]);
+    shim.send(&json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
+        "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": { "name": "c", "version": "1" } } }));
+    let (code, messages) = shim.wait_with(|words| {
+        assert!(words.contains("upstreams.a.command"), "{words}");
+    });
+    assert_eq!((code, messages.len()), (Some(2), 1), "{messages:?}");
+    assert_eq!(messages[0]["id"], 1);
+    let message = messages[0]["error"]["message"].as_str().unwrap();
+    assert!(message.contains("the config is invalid: ") && message.contains("config.toml:2:"), "{message}");
+    assert!(message.contains("upstreams.a.command"), "{message}");
 }
 
 #[test]

@@ -31,7 +31,7 @@ impl Shim {
         let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
         let (stdin, stdout) = (child.stdin.take(), BufReader::new(child.stdout.take().unwrap()));
         let (sender, lines) = channel();
-        // A line on stdout that is no message makes the thread panic, and the test with it.
+        // A line on stdout that is not a message makes the thread panic, and the test with it.
         thread::spawn(move || {
             for line in stdout.lines() {
                 let line = line.unwrap();

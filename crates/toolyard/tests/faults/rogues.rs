@@ -133,7 +133,7 @@ fn child(fault: &str, era: Era) -> String {
     format!("command = {:?}\nargs = [\"{fault}\", \"{}\", \"stdio\"]", program(), word(era))
 }
 
-/// How the gateway reaches a server with that fault, which is started if it is no child.
+/// How the gateway reaches a server with that fault, which is started if it is not a child.
 fn reach(
     home: &Home,
     fault: &str,

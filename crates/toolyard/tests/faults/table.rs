@@ -119,7 +119,7 @@ pub(crate) const TABLE: &[Fault] = &[
         "duplicate id in flight",
         |wire, _| vec![call(wire, "1", "sh__hang"), list(wire, "1")],
         |transport, era| {
-            // A modern POST is stateless, so there it is no fault: see the next row.
+            // A modern POST is stateless, so there it is not a fault: see the next row.
             (transport != Transport::Http || era == Era::Legacy).then(|| vec![Expected::Error(-32600)])
         },
     ),

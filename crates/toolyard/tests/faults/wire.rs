@@ -4,11 +4,12 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::process::{Child, Stdio};
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use crate::yard::Yard;
@@ -105,7 +106,7 @@ impl Wire {
 impl Drop for Wire {
     fn drop(&mut self) {
         self.hang_up();
-        if let Some((address, headers)) = self.session.lock().unwrap().take() {
+        if let Some((address, headers)) = self.session.lock().take() {
             end_session(&address, &headers);
         }
     }
@@ -233,13 +234,13 @@ fn over_http(address: String, era: Era, received: Sender<Value>, opened: Session
             Era::Modern => modern_headers(bytes),
         };
         let stream = post(&address, "/mcp", &headers, bytes);
-        open.lock().unwrap().push(stream.try_clone().unwrap());
+        open.lock().push(stream.try_clone().unwrap());
         let mut read = BufReader::new(stream);
         if era == Era::Legacy && session.is_empty() {
             let (status, id) = read_head(&mut read, "mcp-session-id");
             session =
                 format!("mcp-session-id: {}\r\nmcp-protocol-version: 2025-11-25\r\n", id.unwrap_or_default());
-            *opened.lock().unwrap() = Some((address.clone(), session.clone()));
+            *opened.lock() = Some((address.clone(), session.clone()));
             return read_body(read, status, &received);
         }
         let received = received.clone();
@@ -248,8 +249,7 @@ fn over_http(address: String, era: Era, received: Sender<Value>, opened: Session
             read_body(read, status, &received);
         });
     };
-    let hang_up =
-        move || streams.lock().unwrap().drain(..).for_each(|stream| drop(stream.shutdown(Shutdown::Both)));
+    let hang_up = move || streams.lock().drain(..).for_each(|stream| drop(stream.shutdown(Shutdown::Both)));
     (Box::new(send), Box::new(hang_up))
 }
 

@@ -40,6 +40,12 @@ impl Scene {
     }
 }
 
+/// What an agent passes to start another.
+fn wish(kind: &str) -> Value {
+    json!({ "prompt": "go", "agent_type": kind, "delegation_reason": "it is large", "expected_outcome": "a list",
+        "required_tools": [] })
+}
+
 /// A client with a token, at one view.
 struct Client<'a> {
     gateway: &'a Gateway,
@@ -78,7 +84,7 @@ impl<'a> Client<'a> {
 
     /// Starts an agent; its id, and the token that it shows.
     fn spawn(&self, kind: &str) -> (String, String) {
-        let spawned = self.call("agents__agent_spawn", &json!({ "prompt": "go", "agent_type": kind }));
+        let spawned = self.call("agents__agent_spawn", &wish(kind));
         let id = spawned["structuredContent"]["id"].as_str();
         let id = id.unwrap_or_else(|| panic!("{spawned}")).to_owned();
         let token = soon("the token of the agent", || {
@@ -91,7 +97,11 @@ impl<'a> Client<'a> {
     }
 
     fn refusal(&self, kind: &str) -> String {
-        let refused = self.call("agents__agent_spawn", &json!({ "prompt": "go", "agent_type": kind }));
+        self.refused("agents__agent_spawn", &wish(kind))
+    }
+
+    fn refused(&self, tool: &str, arguments: &Value) -> String {
+        let refused = self.call(tool, arguments);
         assert_eq!(refused["isError"], true, "{refused}");
         refused["content"][0]["text"].as_str().unwrap().to_owned()
     }
@@ -184,12 +194,12 @@ fn agents_below_a_run_are_refused_once_they_have_spent_its_budget() {
     let user = Client::new(&gateway, "user", "/mcp");
     let (_, token) = user.spawn("stravinsky");
     let lead = Client::new(&gateway, &token, "/mcp/p/work");
-    let spawned = lead
-        .call("agents__agent_spawn", &json!({ "prompt": "go", "agent_type": "debugger", "blocking": true }));
+    let mut blocking = wish("debugger");
+    blocking["blocking"] = json!(true);
+    let spawned = lead.call("agents__agent_spawn", &blocking);
     assert_ne!(spawned["isError"], true, "{spawned}");
     let refusal = soon("the end of the agent", || {
-        let again = json!({ "prompt": "go", "agent_type": "debugger" });
-        let refused = lead.call("agents__agent_spawn", &again);
+        let refused = lead.call("agents__agent_spawn", &wish("debugger"));
         let text = refused["content"][0]["text"].as_str().unwrap().to_owned();
         if refused["isError"] == true { Ok(text) } else { Err(text) }
     });
@@ -197,6 +207,108 @@ fn agents_below_a_run_are_refused_once_they_have_spent_its_budget() {
     // The budget is that of the tree: the user has none.
     let own = user.call("agents__agent_spawn", &json!({ "prompt": "go", "agent_type": "debugger" }));
     assert_ne!(own["isError"], true, "{own}");
+}
+
+#[test]
+fn agents_below_a_run_are_refused_once_the_cost_of_one_is_unknown() {
+    let scene = Scene::new(
+        "tree_cost = 0.5\n[packs.agents.types.debugger]\nprogram = \"command\"\ncommand = [\"cat\"]\n",
+    );
+    let gateway = scene.yard.start();
+    let (_, token) = Client::new(&gateway, "user", "/mcp").spawn("stravinsky");
+    let lead = Client::new(&gateway, &token, "/mcp/p/work");
+    let mut blocking = wish("debugger");
+    blocking["blocking"] = json!(true);
+    let spawned = lead.call("agents__agent_spawn", &blocking);
+    assert_ne!(spawned["isError"], true, "{spawned}");
+    soon("the end of the agent", || {
+        let refused = lead.call("agents__agent_spawn", &wish("debugger"));
+        let text = refused["content"][0]["text"].as_str().unwrap().to_owned();
+        if text.contains("the cost of 1 agents of `agent_") { Ok(()) } else { Err(text) }
+    });
+}
+
+#[test]
+fn an_agent_gives_a_reason_to_start_another_whatever_type_it_passes() {
+    let scene = Scene::new("");
+    let gateway = scene.yard.start();
+    let (_, token) = Client::new(&gateway, "user", "/mcp").spawn("stravinsky");
+    let lead = Client::new(&gateway, &token, "/mcp/p/work");
+    let spawn = |arguments: Value| lead.refused("agents__agent_spawn", &arguments);
+    let needed = "an agent that spawns another must pass delegation_reason, expected_outcome, required_tools";
+    assert!(spawn(json!({ "prompt": "go" })).contains(needed));
+    let mut with_tools = wish("explore");
+    with_tools["required_tools"] = json!(["Edit"]);
+    with_tools["spawning_agent"] = json!("explore");
+    assert!(spawn(with_tools).contains("an agent of type `explore` does not have Edit"));
+    let task = lead.refused("agents__task_spawn", &json!({ "prompt": "go" }));
+    assert!(task.contains("an agent cannot use `task_spawn`"), "{task}");
+}
+
+#[test]
+fn an_agent_starts_no_agents_with_another_profile_than_its_own() {
+    let scene = Scene::new(
+        "[packs.agents.types.debugger]\nprogram = \"command\"\ncommand = [\"cat\"]\nprofile = \"other\"\n",
+    );
+    let gateway = scene.yard.start();
+    let user = Client::new(&gateway, "user", "/mcp");
+    let (_, token) = user.spawn("stravinsky");
+    let refused = Client::new(&gateway, &token, "/mcp/p/work").refusal("debugger");
+    assert!(
+        refused.contains("may not start agents with the profile `other`, which is not its own"),
+        "{refused}"
+    );
+    let own = user.call("agents__agent_spawn", &wish("debugger"));
+    assert_ne!(own["isError"], true, "the user may: {own}");
+}
+
+#[test]
+fn an_agent_gets_only_the_variables_that_are_allowed() {
+    let (yard, project) = (Yard::new(&[]), tempfile::tempdir().unwrap());
+    let folder = toml::Value::from(project.path().to_str().unwrap());
+    let run = "program = \"command\"\ncommand = [\"env\"]\nenv = { OWN = \"set\" }\n";
+    yard.also(&format!(
+        "[listen]\ntoken = \"user\"\n[packs.agents]\nprojects = [{folder}]\n\
+         [packs.agents.types.bare]\n{run}[packs.agents.types.marked]\n{run}inherit = [\"{}\"]\n",
+        yard.mark()
+    ));
+    let gateway = yard.start();
+    let user = Client::new(&gateway, "user", "/mcp");
+    let names = |kind: &str| -> Vec<String> {
+        let arguments = json!({ "prompt": "x", "agent_type": kind, "blocking": false });
+        let id = user.call("agents__agent_spawn", &arguments)["structuredContent"]["id"].clone();
+        let ended =
+            user.call("agents__agent_output", &json!({ "task_id": id, "block": true }))["structuredContent"]
+                .clone();
+        let result = ended["result"].as_str().unwrap_or_else(|| panic!("{ended}"));
+        result.lines().filter_map(|line| Some(line.split_once('=')?.0.to_owned())).collect()
+    };
+    let mark = yard.mark().to_owned();
+    let (bare, marked) = (names("bare"), names("marked"));
+    for name in ["PATH", "HOME", "OWN"] {
+        assert!(bare.iter().any(|one| one == name), "{name} is missing: {bare:?}");
+    }
+    assert!(!bare.contains(&mark), "a variable of the gateway: {bare:?}");
+    assert!(marked.contains(&mark), "{marked:?}");
+}
+
+#[test]
+fn the_seven_roles_are_prompts() {
+    let scene = Scene::new("");
+    let gateway = scene.yard.start();
+    let user = Client::new(&gateway, "user", "/mcp");
+    let listed = user.request("prompts/list", json!({})).message()["result"]["prompts"].clone();
+    let listed: Vec<&str> =
+        listed.as_array().unwrap().iter().filter_map(|prompt| prompt["name"].as_str()).collect();
+    let roles = ["stravinsky", "delphi", "dewey", "explore", "frontend", "document_writer", "multimodal"];
+    for role in roles {
+        let name = format!("agents__{role}");
+        assert!(listed.contains(&name.as_str()), "{name}: {listed:?}");
+        let made = user.request("prompts/get", json!({ "name": name })).message();
+        let text = made["result"]["messages"][0]["content"]["text"].as_str();
+        assert!(text.is_some_and(|text| text.starts_with("You ")), "{made}");
+    }
+    assert_eq!(listed.iter().filter(|name| name.starts_with("agents__")).count(), roles.len());
 }
 
 #[test]

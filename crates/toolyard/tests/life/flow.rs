@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::yard::{Gateway, Yard, command_line, none, soon};
+use crate::shims::Client;
+use crate::yard::{Gateway, Yard, command_line, none, soon, within};
 use crate::{http, testkit};
 
 /// Clients that send one call after the other, beside one that sends many at once.
@@ -100,7 +101,7 @@ fn memory(gateway: &Gateway) -> usize {
 }
 
 #[test]
-fn of_32_clients_at_a_tool_limited_to_8_none_starves_and_refusals_carry_a_time_to_retry() {
+fn no_client_of_32_starves_at_a_tool_limited_to_8_and_refusals_carry_a_time_to_retry() {
     let yard = Yard::new(&[]);
     let fixture = toml::Value::from(testkit::build("fixture").to_str().unwrap());
     yard.also(&format!(
@@ -167,4 +168,37 @@ fn everything_that_a_hook_has_started_ends_with_it() {
         assert!(yard.folder().join(tool).exists(), "the hook of {tool} ran");
         soon("the end of what the hook started", || none(&sleeping(&yard)));
     }
+}
+
+/// The point and the session of every event that a hook has received.
+fn session_events(yard: &Yard) -> Vec<(String, String)> {
+    let text = std::fs::read_to_string(yard.folder().join("seen")).unwrap_or_default();
+    let events = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let text = |event: &Value, key: &str| event[key].as_str().unwrap_or_default().to_owned();
+    events.map(|event| (text(&event, "point"), text(&event, "session"))).collect()
+}
+
+#[test]
+fn hooks_learn_when_a_legacy_session_and_a_stdio_connection_begin_and_idle() {
+    let yard = Yard::new(&[]);
+    let script = toml::Value::from("event=$(cat); printf '%s\\n' \"$event\" >> seen");
+    yard.also(&format!(
+        "[hooks.seen]\non = [\"session_start\", \"session_idle\"]\ncommand = \"sh\"\nargs = [\"-c\", {script}]\n"
+    ));
+    let gateway = yard.start();
+    let _session = http::open_session(gateway.url());
+    let _client = Client::start(&yard);
+    let of = |point: &str| {
+        let all = session_events(&yard).into_iter().filter(|(one, _)| one == point);
+        all.map(|(_, session)| session).collect::<std::collections::BTreeSet<_>>()
+    };
+    let both = |point: &str| {
+        let sessions = of(point);
+        if sessions.len() == 2 { Ok(sessions) } else { Err(format!("{:?}", session_events(&yard))) }
+    };
+    let begun = soon("both sessions begin", || both("session_start"));
+    // A session is idle after a minute, which is checked every ten seconds.
+    let idle = within(Duration::from_secs(110), "both sessions idle", || both("session_idle"));
+    assert_eq!(begun, idle);
+    assert_eq!(session_events(&yard).len(), 4, "each is reported once");
 }

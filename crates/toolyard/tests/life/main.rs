@@ -8,9 +8,12 @@ mod agents;
 mod code;
 mod faults;
 mod flow;
+mod folders;
 mod guard;
 mod home;
+mod keyring;
 mod kills;
+mod model_calls;
 mod model_proxy;
 mod model_privacy;
 mod pack_children;
@@ -20,9 +23,11 @@ mod sampling;
 mod scripts;
 mod secrets;
 mod seeds;
+mod sessions;
 mod shims;
 mod skills;
 mod tasks;
+mod wire;
 #[expect(dead_code, reason = "shared with the tests of the command line, which use all of it")]
 #[path = "../cli/http.rs"]
 mod http;

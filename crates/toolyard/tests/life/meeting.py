@@ -1,4 +1,5 @@
-"""A legacy MCP server on stdio. `meet` returns once the server of the other name is called, too; `tick` returns at once."""
+"""A legacy MCP server on stdio. `meet` returns once the server of the other name is called, too; `tick` returns at once;
+`wipe` declares that it destroys something and leaves a file."""
 
 import json
 import pathlib
@@ -6,7 +7,8 @@ import sys
 import time
 
 FOLDER, OWN, OTHER = pathlib.Path(sys.argv[1]), sys.argv[2], sys.argv[3]
-READ_ONLY = {"readOnlyHint": True}
+READ_ONLY, DESTRUCTIVE = {"readOnlyHint": True}, {"destructiveHint": True}
+TOOLS = {"meet": READ_ONLY, "tick": READ_ONLY, "wipe": DESTRUCTIVE}
 
 
 def meet():
@@ -26,10 +28,12 @@ def answer(request):
         return {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": info}
     if method == "tools/list":
         schema = {"type": "object"}
-        names = ("meet", "tick")
-        return {"tools": [{"name": name, "inputSchema": schema, "annotations": READ_ONLY} for name in names]}
+        return {"tools": [{"name": name, "inputSchema": schema, "annotations": TOOLS[name]} for name in TOOLS]}
     if method == "tools/call":
-        text = meet() if request["params"]["name"] == "meet" else "tock"
+        name = request["params"]["name"]
+        if name == "wipe":
+            (FOLDER / f"{OWN}-wiped").touch()
+        text = meet() if name == "meet" else "tock"
         return {"content": [{"type": "text", "text": text}]}
     return {}
 

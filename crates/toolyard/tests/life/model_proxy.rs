@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use crate::http;
 use crate::provider::{self, Provider};
+use crate::wire;
 use crate::yard::{Gateway, Yard};
 
 struct Scene {
@@ -17,12 +18,15 @@ struct Scene {
 }
 
 fn scene(listen: &str) -> Scene {
-    let provider = Provider::start(provider::gemini("hello from the model"));
+    let provider = Provider::scripted(|body| match body["model"].as_str() {
+        Some("gpt-5.2") => provider::openai("hello from gpt"),
+        _ => provider::gemini("hello from the model"),
+    });
     let yard = Yard::new(&[]);
     let url = &provider.url;
     yard.also(&format!(
         "[listen]\nmodels = \"127.0.0.1:0\"\n{listen}\n[audit]\n\
-         [packs.models]\nper_minute = 3\n\
+         [packs.models]\nper_minute = 4\n\
          [packs.models.providers.google]\nkind = \"gemini\"\nbase_url = \"{url}\"\nkey = \"a-secret-key\"\n\
          [packs.models.providers.openai]\nkind = \"openai\"\nbase_url = \"{url}\"\nkey = \"a-secret-key\"\n"
     ));
@@ -71,8 +75,19 @@ fn programs_without_mcp_ask_models_with_the_limits_and_records_of_the_tools() {
     let offered = &scene.provider.asked()[1]["tools"][0]["functionDeclarations"];
     assert!(offered.as_array().is_some_and(|tools| !tools.is_empty()), "the model got tools: {offered}");
 
+    let (status, answer) =
+        scene.post("/v1/openai/chat", "user", &json!({ "prompt": "p", "reasoning_effort": "high" }));
+    assert_eq!((status, &answer["response"]), (200, &json!("hello from gpt")), "{answer}");
+    let asked = &scene.provider.asked()[2];
+    assert_eq!(
+        (&asked["model"], &asked["reasoning"]["effort"]),
+        (&json!("gpt-5.2"), &json!("high")),
+        "{asked}"
+    );
+
     // A provider that speaks another protocol is an error with its reason.
-    let (status, answer) = scene.post("/v1/openai/chat", "user", &json!({ "prompt": "p" }));
+    let other = json!({ "prompt": "p", "model": "openai/other" });
+    let (status, answer) = scene.post("/v1/openai/chat", "user", &other);
     assert_eq!(status, 500, "{answer}");
     assert!(answer["detail"].as_str().unwrap().contains("of provider `openai`"), "{answer}");
 
@@ -82,10 +97,17 @@ fn programs_without_mcp_ask_models_with_the_limits_and_records_of_the_tools() {
     let report = &report["result"]["structuredContent"];
     assert_eq!(
         (&report["total"]["requests"], &report["total"]["failed"]),
-        (&json!(3), &json!(1)),
+        (&json!(4), &json!(1)),
         "{report}"
     );
     assert_eq!(report["by_session"].as_array().unwrap().len(), 2, "{report}");
+
+    // Four requests a minute are for the proxy and the tools together, so the fifth waits.
+    let call = json!({ "name": "models__invoke_gemini", "arguments": { "prompt": "p" } });
+    let waiting = wire::with_progress(scene.gateway.url(), &user, "tools/call", call);
+    let note = wire::events(waiting).find(|event| event["method"] == "notifications/progress").unwrap();
+    assert!(note["params"]["message"].as_str().unwrap().starts_with("waiting for all models"), "{note}");
+    assert_eq!(scene.provider.asked().len(), 4);
 }
 
 #[test]

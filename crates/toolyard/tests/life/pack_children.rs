@@ -52,6 +52,16 @@ impl Scene {
         self.yard.processes().into_iter().filter(is_dev).collect()
     }
 
+    /// What `toolyard doctor` prints about the work of packs.
+    fn doctor(&self) -> String {
+        let mut command = self.yard.toolyard();
+        command.args(["doctor", "--config", "config.toml", "--state-dir", "state"]);
+        let output = command.output().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        let section = text.split("\n\n").find(|section| section.contains("background work of packs"));
+        section.unwrap_or_default().to_owned()
+    }
+
     fn ends(&self, dev: &[Process], why: &str) {
         soon(&format!("the end of both after {why}"), || none(&self.yard.left_of(dev)));
     }
@@ -71,7 +81,16 @@ impl Scene {
 #[test]
 fn a_child_of_a_pack_survives_another_guard_and_ends_with_the_pack_a_reload_and_the_gateway() {
     let mut scene = Scene::new();
+    assert_eq!(scene.doctor(), "", "the pack is idle");
     let dev = scene.start_dev();
+    let doctor = scene.doctor();
+    let rows: Vec<Vec<&str>> = doctor.lines().map(|line| line.split_whitespace().collect()).collect();
+    let of_pack: Vec<&[&str]> =
+        rows.iter().filter(|row| row.first() == Some(&"scripts")).map(|row| &row[1..]).collect();
+    let [work, child] = of_pack.as_slice() else { panic!("{doctor}") };
+    assert_eq!(*work, ["-", "dev#1"], "background work has no process: {doctor}");
+    let is_running = scene.yard.processes().iter().any(|process| process.id.to_string() == child[0]);
+    assert!(child[1] == "sh" && is_running, "{doctor}");
     soon("the other upstream", || match scene.call("forks__go", &json!({})) {
         result if result["content"][0]["text"] == "well" => Ok(()),
         result => Err(result.to_string()),
@@ -96,6 +115,15 @@ fn a_child_of_a_pack_survives_another_guard_and_ends_with_the_pack_a_reload_and_
 
     let dev = soon("the new pack", || match scene.call("scripts__list", &json!({})) {
         listed if listed["isError"] == true => Err(listed.to_string()),
+        _ => Ok(scene.start_dev()),
+    });
+    let text = std::fs::read_to_string(&config).unwrap();
+    std::fs::write(&config, text.split(PACK).next().unwrap()).unwrap();
+    scene.ends(&dev, "a reload removed the pack");
+    std::fs::write(&config, text).unwrap();
+
+    let dev = soon("the pack is back", || match scene.call("scripts__list", &json!({})) {
+        listed if listed["structuredContent"].is_null() => Err(listed.to_string()),
         _ => Ok(scene.start_dev()),
     });
     scene.gateway.signal(Signal::SIGKILL);

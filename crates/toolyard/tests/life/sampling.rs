@@ -49,10 +49,15 @@ fn a_model_answers_for_clients_that_cannot_sample_within_its_budget() {
 }
 
 /// A call of a client whose user can be asked, and which cannot sample.
-fn ask_as_one_that_can_be_asked(url: &str, mut params: Value) -> Value {
+fn ask_as_one_that_can_be_asked(url: &str, params: Value) -> Value {
+    call_with(url, &json!({ "elicitation": {} }), params)
+}
+
+/// A call of a client with these capabilities.
+fn call_with(url: &str, capabilities: &Value, mut params: Value) -> Value {
     params["_meta"] = json!({
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-        "io.modelcontextprotocol/clientCapabilities": { "elicitation": {} },
+        "io.modelcontextprotocol/clientCapabilities": capabilities,
     });
     let headers = [
         ("mcp-protocol-version", "2026-07-28"),
@@ -86,6 +91,29 @@ fn a_model_answers_questions_that_a_modern_server_puts_into_its_answer() {
 }
 
 #[test]
+fn a_client_that_can_sample_is_asked_itself_although_a_model_is_set() {
+    for era in ["modern", "legacy"] {
+        let model = Provider::start(compatible("42"));
+        let yard = yard(&format!("era = \"{era}\"\nsampling = \"model:local/small\""), &model.url);
+        let gateway = yard.start();
+        let call = json!({ "name": "sampler__think", "arguments": { "times": 1 } });
+        let able = json!({ "sampling": {} });
+        let asked = call_with(gateway.url(), &able, call.clone());
+        let questions =
+            asked["result"]["inputRequests"].as_object().unwrap_or_else(|| panic!("{era}: {asked}"));
+        let (key, question) = questions.iter().next().unwrap();
+        assert_eq!(question["method"], "sampling/createMessage", "{era}: {asked}");
+        let mut again = call;
+        let own = json!({ "role": "assistant", "content": { "type": "text", "text": "7" }, "model": "own" });
+        again["inputResponses"] = json!({ key: own });
+        again["requestState"] = asked["result"]["requestState"].clone();
+        let done = call_with(gateway.url(), &able, again);
+        assert_eq!(done["result"]["content"][0]["text"], "7 by own", "{era}: {done}");
+        assert_eq!(model.asked().len(), 0, "{era}: the model of the config is not asked");
+    }
+}
+
+#[test]
 fn without_the_setting_no_model_is_asked() {
     let model = Provider::start(compatible("42"));
     let yard = yard("era = \"legacy\"", &model.url);
@@ -93,4 +121,18 @@ fn without_the_setting_no_model_is_asked() {
     let refused = think(gateway.url(), 1);
     assert!(refused.starts_with("error: "), "{refused}");
     assert_eq!(model.asked().len(), 0);
+}
+
+#[test]
+fn hooks_of_models_can_refuse_an_answer_for_a_client_that_cannot_sample() {
+    let model = Provider::start(compatible("42"));
+    let yard = yard("era = \"legacy\"\nsampling = \"model:local/small\"", &model.url);
+    let hook = "grep -q 'a secret prompt' && echo 'not for this model' >&2 && exit 2";
+    yard.also(&format!(
+        "[hooks.no]\non = \"pre_model_invoke\"\ncommand = \"sh\"\nargs = [\"-c\", \"{hook}\"]\ntimeout = \"1m\"\non_failure = \"block\"\n"
+    ));
+    let gateway = yard.start();
+    let refused = think(gateway.url(), 1);
+    assert!(refused.starts_with("error: ") && refused.contains("not for this model"), "{refused}");
+    assert_eq!(model.asked().len(), 0, "the hook refused before anything was sent");
 }

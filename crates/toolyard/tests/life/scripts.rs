@@ -76,6 +76,38 @@ fn an_agent_starts_the_dev_server_reads_its_log_and_stops_it() {
 }
 
 #[test]
+fn an_agent_reads_only_the_lines_of_the_last_seconds() {
+    let yard = yard();
+    let text = "echo old\nsleep 3\necho new\nexec sleep 999\n";
+    std::fs::write(yard.folder().join("dev.sh"), text).unwrap();
+    trust(&yard);
+    let mut client = Client::start(&yard);
+    call(&mut client, "run", &json!({ "script": "dev" }));
+    call(&mut client, "logs", &json!({ "script": "dev", "matching": "new", "wait": 60 }));
+    let mut read = |since: Option<u64>| {
+        let mut wanted = json!({ "script": "dev" });
+        if let Some(since) = since {
+            wanted["since_seconds"] = json!(since);
+        }
+        let read = call(&mut client, "logs", &wanted)["structuredContent"].clone();
+        let lines = read["lines"].as_array().unwrap_or_else(|| panic!("{read}")).clone();
+        lines
+            .iter()
+            .map(|line| (line["text"].clone(), line["seconds_ago"].as_u64().unwrap()))
+            .collect::<Vec<_>>()
+    };
+    // The second answer may come late; the new line is three seconds younger, however long it takes.
+    soon("the new line alone", || {
+        let all = read(None);
+        assert_eq!([&all[0].0, &all[1].0], ["old", "new"]);
+        let lines: Vec<Value> = read(Some(all[0].1 - 1)).into_iter().map(|(text, _)| text).collect();
+        assert!(!lines.contains(&json!("old")), "{lines:?}");
+        if lines == ["new"] { Ok(()) } else { Err(format!("{lines:?}")) }
+    });
+    assert_eq!(read(Some(1_000)).len(), 2);
+}
+
+#[test]
 fn nothing_of_a_dev_server_is_left_when_the_gateway_is_killed() {
     let yard = yard();
     trust(&yard);

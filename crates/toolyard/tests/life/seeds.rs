@@ -1,27 +1,26 @@
 //! Every tool of the Stravinsky server, called under its own name in a profile with bare names.
 
-use std::io::{Read as _, Write as _};
-use std::net::TcpListener;
 use std::path::Path;
 
 use serde_json::{Value, json};
 
 use crate::http;
-use crate::yard::Yard;
+use crate::provider::{Provider, gemini};
+use crate::yard::{Gateway, Yard, soon};
 
-/// A provider that refuses every request.
+/// A provider that answers in the forms of Gemini and of OpenAI.
 fn provider() -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    std::thread::spawn(move || {
-        for stream in listener.incoming() {
-            let mut stream = stream.unwrap();
-            let _ = stream.read(&mut [0; 8_192]);
-            let _ = stream
-                .write_all(b"HTTP/1.1 400 Bad Request\r\ncontent-length: 2\r\nconnection: close\r\n\r\n{}");
+    let script = |request: &Value| {
+        if request.get("contents").is_some() {
+            return gemini("fine");
         }
-    });
-    format!("http://{address}/v1")
+        let usage = json!({ "input_tokens": 3, "output_tokens": 2, "total_tokens": 5 });
+        vec![
+            json!({ "type": "response.output_text.delta", "delta": "fine" }),
+            json!({ "type": "response.completed", "response": { "status": "completed", "usage": usage } }),
+        ]
+    };
+    Provider::scripted(script).url
 }
 
 fn config(project: &Path) -> String {
@@ -41,8 +40,31 @@ fn config(project: &Path) -> String {
     )
 }
 
-/// The tools with their required parameters.
-fn table(project: &Path) -> Vec<(&'static str, Value)> {
+/// The tools that cannot succeed here, and what they answer.
+const FAILURES: [(&str, &str); 1] =
+    [("system_restart", "an operator restarts the gateway with `toolyard stop` and `toolyard serve`")];
+
+/// A transcript of Claude Code in the home of the yard, and a skill in the project.
+fn world(home: &Path, project: &Path) {
+    let write = |path: std::path::PathBuf, text: &str| {
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    };
+    write(project.join("one.word"), "alpha beta\n");
+    write(project.join("two.txt"), "a\n");
+    write(
+        project.join(".claude/skills/pdf/SKILL.md"),
+        "---\nname: pdf\ndescription: Reads papers\n---\nOpen it.",
+    );
+    let line = json!({
+        "type": "user", "uuid": "a", "parentUuid": null, "sessionId": "5e55-10", "cwd": project,
+        "timestamp": "2026-11-03T10:00:00Z", "message": { "role": "user", "content": "alpha" },
+    });
+    write(home.join(".claude/projects/-p/5e55-10.jsonl"), &format!("{line}\n"));
+}
+
+/// The tools with their required parameters. `id` is that of an agent.
+fn table(project: &Path, id: &str) -> Vec<(&'static str, Value)> {
     let path = |file: &str| project.join(file).display().to_string();
     let at = json!({ "file_path": path("one.word"), "line": 1, "character": 0 });
     let with = |more: Value| {
@@ -50,7 +72,7 @@ fn table(project: &Path) -> Vec<(&'static str, Value)> {
         at.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
         at
     };
-    let (query, id, none) = (json!({ "query": "alpha" }), json!({ "task_id": "agent_0" }), json!({}));
+    let (query, id, none) = (json!({ "query": "alpha" }), json!({ "task_id": id }), json!({}));
     let project = json!({ "project_path": project });
     let in_project = |mut arguments: Value| {
         arguments["project_path"] = project["project_path"].clone();
@@ -110,37 +132,118 @@ fn table(project: &Path) -> Vec<(&'static str, Value)> {
         ("lsp_document_symbols", json!({ "file_path": path("one.word") })),
         ("lsp_workspace_symbols", json!({ "query": "alpha", "directory": path("") })),
         ("lsp_rename", with(json!({ "new_name": "gamma" }))),
-        ("lsp_code_action_resolve", json!({ "file_path": path("one.word"), "action_code": "x" })),
+        ("lsp_code_action_resolve", json!({ "file_path": path("one.word"), "action_code": "Shout" })),
         ("lsp_extract_refactor", extract),
         ("lsp_servers", none),
         ("lsp_diagnostics", json!({ "file_path": path("one.word") })),
         ("session_list", project.clone()),
-        ("session_read", json!({ "session_id": "0" })),
+        ("session_read", json!({ "session_id": "5e55" })),
         ("session_search", query),
         ("skill_list", project),
-        ("skill_get", json!({ "name": "none" })),
+        ("skill_get", json!({ "name": "pdf" })),
     ]
+}
+
+/// The result of a call under a bare name.
+fn call(gateway: &Gateway, name: &str, arguments: &Value) -> Value {
+    let url = format!("{}/mcp/p/stravinsky", gateway.url());
+    let params = json!({ "name": name, "arguments": arguments });
+    let authorization = [("authorization", "Bearer user")];
+    let message = http::read(http::modern_with(&url, &authorization, "tools/call", params)).message();
+    assert!(message["result"]["content"][0]["text"].is_string(), "{name}: {message}");
+    message["result"].clone()
 }
 
 #[test]
 fn every_tool_of_stravinsky_answers_under_its_own_name_with_its_required_parameters() {
     let (yard, project) = (Yard::new(&[]), tempfile::tempdir().unwrap());
-    std::fs::write(project.path().join("one.word"), "alpha beta\n").unwrap();
-    std::fs::write(project.path().join("two.txt"), "a\n").unwrap();
+    world(yard.folder(), project.path());
     yard.also(&config(project.path()));
+    let trusted = yard.toolyard().arg("trust").arg(project.path()).output().unwrap();
+    assert!(trusted.status.success(), "{trusted:?}");
     let gateway = yard.start();
-    let url = format!("{}/mcp/p/stravinsky", gateway.url());
-    let authorization = [("authorization", "Bearer user")];
-    for (name, arguments) in table(project.path()) {
-        let params = json!({ "name": name, "arguments": arguments });
-        let message = http::read(http::modern_with(&url, &authorization, "tools/call", params)).message();
-        let text = message["result"]["content"][0]["text"].as_str();
-        let text = text.unwrap_or_else(|| panic!("{name}: {message}"));
-        for fault in ["is missing", "unknown tool", "not known here"] {
-            assert!(!text.contains(fault), "{name}: {text}");
+    let spawned = call(&gateway, "agent_spawn", &json!({ "prompt": "p", "blocking": true }));
+    let id = spawned["structuredContent"]["id"].as_str().unwrap_or_else(|| panic!("{spawned}"));
+    let mut failures = Vec::new();
+    for (name, arguments) in table(project.path(), id) {
+        let result = call(&gateway, name, &arguments);
+        let text = result["content"][0]["text"].as_str().unwrap();
+        if result["isError"] == true {
+            failures.push((name, text.to_owned()));
         }
     }
+    let is_expected = |failed: &(&str, String)| {
+        FAILURES.iter().any(|(name, text)| *name == failed.0 && failed.1.contains(text))
+    };
+    let unexpected: Vec<_> = failures.iter().filter(|failed| !is_expected(failed)).collect();
+    assert!(unexpected.is_empty(), "{unexpected:#?}");
+    assert_eq!(failures.len(), FAILURES.len(), "a tool that could not succeed here does: {failures:#?}");
+    let url = format!("{}/mcp/p/stravinsky", gateway.url());
+    let authorization = [("authorization", "Bearer user")];
     let listed = http::read(http::modern_with(&url, &authorization, "tools/list", json!({}))).tool_names();
     assert!(listed.contains(&"agent_spawn".to_owned()), "{listed:?}");
     assert!(!listed.iter().any(|name| name.contains("__")), "{listed:?}");
+}
+
+/// The names of the tools that a search in this view finds.
+fn found(gateway: &Gateway, view: &str, tool: &str, arguments: &Value) -> Vec<String> {
+    let params = json!({ "name": tool, "arguments": arguments });
+    let url = format!("{}{view}", gateway.url());
+    let user = [("authorization", "Bearer user")];
+    let message = http::read(http::modern_with(&url, &user, "tools/call", params)).message();
+    let found = message["result"]["structuredContent"]["tools"].as_array();
+    let found = found.unwrap_or_else(|| panic!("{message}"));
+    found.iter().map(|tool| tool["name"].as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn tool_search_ranks_as_the_search_of_the_gateway_does_and_knows_categories() {
+    let (yard, project) = (Yard::new(&[]), tempfile::tempdir().unwrap());
+    world(yard.folder(), project.path());
+    yard.also(&config(project.path()));
+    let gateway = yard.start();
+    let names = |tool: &str, arguments: Value| found(&gateway, "/mcp", tool, &arguments);
+    let search = |more: Value| {
+        let mut arguments = json!({ "query": "rename symbol" });
+        arguments.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        names("dev__tool_search", arguments)
+    };
+    let found = soon("the tools of the packs", || {
+        let found = search(json!({ "top_k": 8 }));
+        if found.len() == 8 { Ok(found) } else { Err(format!("{found:?}")) }
+    });
+    assert_eq!(found[0], "code__lsp_rename", "{found:?}");
+    let ranked = names("yard__search_tools", json!({ "query": "rename symbol", "limit": 8 }));
+    assert_eq!(found, ranked);
+    let language = search(json!({ "category": "lsp" }));
+    assert_eq!(language[0], "code__lsp_rename");
+    assert!(language.iter().all(|name| name.starts_with("code__lsp_")), "{language:?}");
+    let elsewhere = search(json!({ "category": "agents" }));
+    assert!(elsewhere.iter().all(|name| name.starts_with("agents__")), "{elsewhere:?}");
+}
+
+#[test]
+fn tool_search_ranks_alike_in_a_profile_without_the_tools_of_the_gateway_and_with_bare_names() {
+    let (yard, project) = (Yard::new(&[]), tempfile::tempdir().unwrap());
+    world(yard.folder(), project.path());
+    // The same tools in a view that has the search of the gateway.
+    let lean = "[profiles.lean]\nupstreams = [\"code\", \"models\", \"agents\", \"sessions\", \"dev\"]\nnames = \"bare\"\nexposure = \"search\"\n";
+    yard.also(&(config(project.path()) + lean));
+    let gateway = yard.start();
+    let bare = |arguments: Value| found(&gateway, "/mcp/p/stravinsky", "tool_search", &arguments);
+    // The last two have words that stand for those of the tools.
+    for query in ["rename symbol", "find text in files", "start a sub-agent"] {
+        let ranked = soon("the tools of the packs", || {
+            let arguments = json!({ "query": query, "limit": 8 });
+            let ranked = found(&gateway, "/mcp/p/lean", "search_tools", &arguments);
+            if ranked.len() == 8 { Ok(ranked) } else { Err(format!("{ranked:?}")) }
+        });
+        assert_eq!(bare(json!({ "query": query, "top_k": 8 })), ranked, "{query}");
+        assert!(ranked.iter().all(|name| !name.contains("__")), "as the view lists them: {ranked:?}");
+    }
+    let of_pack = bare(json!({ "query": "rename symbol", "category": "code", "top_k": 3 }));
+    assert_eq!((of_pack.len(), of_pack[0].as_str()), (3, "lsp_rename"), "{of_pack:?}");
+    let elsewhere = bare(json!({ "query": "spawn an agent", "category": "agents", "top_k": 50 }));
+    assert!(elsewhere.contains(&"agent_spawn".to_owned()), "{elsewhere:?}");
+    assert!(!elsewhere.contains(&"lsp_rename".to_owned()), "{elsewhere:?}");
 }

@@ -2,7 +2,7 @@
 //! every order, fifty rounds of each. The client of a shim that survives keeps working in every round.
 
 use std::io::{BufRead, BufReader, Write};
-use std::process::{Child, ChildStdin};
+use std::process::{Child, ChildStdin, Command};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::Duration;
@@ -42,7 +42,14 @@ impl Client {
 
     /// The same with more flags.
     pub(crate) fn start_with(yard: &Yard, flags: &[&str]) -> Self {
-        let mut shim = yard.stdio().args(flags).spawn().unwrap();
+        let mut shim = yard.stdio();
+        shim.args(flags);
+        Self::run(shim)
+    }
+
+    /// With this command of the shim.
+    pub(crate) fn run(mut shim: Command) -> Self {
+        let mut shim = shim.spawn().unwrap();
         let (stdin, stdout) = (shim.stdin.take().unwrap(), BufReader::new(shim.stdout.take().unwrap()));
         let (sender, lines) = channel();
         thread::spawn(move || {

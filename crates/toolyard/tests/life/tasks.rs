@@ -1,5 +1,5 @@
 //! Tasks of the pack `agents` with a client of 2025-11-25, through `kill -9` of the gateway between their steps; and a
-//! call that is no task and takes longer than its deadline without a progress token.
+//! call that is not a task and takes longer than its deadline without a progress token.
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;

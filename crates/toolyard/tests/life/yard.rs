@@ -2,6 +2,7 @@
 //! nothing else is.
 
 use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
 use std::process::{Child, ChildStderr, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -23,6 +24,7 @@ pub(crate) const OPERATOR: &str = "operator-of-this-yard";
 pub(crate) struct Yard {
     folder: TempDir,
     mark: String,
+    cache: Option<PathBuf>,
 }
 
 impl Yard {
@@ -35,7 +37,14 @@ impl Yard {
         std::fs::write(&script, include_str!("upstream.sh")).unwrap();
         let config: Vec<String> = upstreams.iter().map(|how| section(how)).collect();
         std::fs::write(folder.path().join("config.toml"), config.concat()).unwrap();
-        Self { folder, mark }
+        Self { folder, mark, cache: None }
+    }
+
+    /// A config set of its own, whose gateways have the cache folder of this one.
+    pub(crate) fn sharing_cache(&self) -> Self {
+        let mut yard = Self::new(&[]);
+        yard.cache = Some(self.folder.path().join(".cache"));
+        yard
     }
 
     /// The variable that every process of this yard has.
@@ -60,6 +69,9 @@ impl Yard {
         let mut command = Command::new(env!("CARGO_BIN_EXE_toolyard"));
         command.env_clear().env(&self.mark, "1").current_dir(self.folder.path());
         command.env("HOME", self.folder.path()).env("PATH", std::env::var_os("PATH").unwrap_or_default());
+        if let Some(cache) = &self.cache {
+            command.env("XDG_CACHE_HOME", cache);
+        }
         command
     }
 

@@ -13,6 +13,7 @@ mod http;
 #[path = "../support/testkit.rs"]
 mod testkit;
 
+mod kills;
 mod many;
 mod reloads;
 mod slow_starts;

@@ -1,11 +1,14 @@
-//! Thirty-seven servers that each take a long time to start: all come up, and each is started once.
+//! Thirty-seven servers that each take a long time to start: all come up, and each is started once. And one that is
+//! started only when it is needed.
 //!
 //! `cargo xtask slow-starts` runs it with 12 s each; otherwise each takes one second.
 
 use std::time::{Duration, Instant};
 
-use crate::gateway::Home;
-use crate::yard;
+use serde_json::json;
+
+use crate::gateway::{Home, eventually};
+use crate::{http, program, yard};
 
 const SERVERS: usize = 37;
 /// Seconds that each server needs before it answers its first message.
@@ -58,6 +61,46 @@ fn all_of_many_slow_servers_come_up_and_each_is_started_once() {
         let starts = std::fs::read_to_string(home.path(&format!("starts-{at}"))).unwrap();
         assert_eq!(starts.lines().count(), 1, "server {at} was started more than once");
     }
+}
+
+#[test]
+fn a_lazy_server_is_started_by_its_first_call_and_stopped_when_it_is_not_used() {
+    let home = Home::new();
+    let run = format!("echo $$ >> starts; exec {} good legacy stdio", program());
+    home.write(
+        "config.toml",
+        &format!(
+            "[upstreams.slow]\ncommand = \"sh\"\nargs = [\"-c\", {run:?}]\nera = \"legacy\"\nlazy = true\n\
+             stop_when_idle = \"1s\"\n"
+        ),
+    );
+    let starts = || -> Vec<String> {
+        let starts = std::fs::read_to_string(home.path("starts")).unwrap_or_default();
+        starts.lines().map(str::to_owned).collect()
+    };
+    let is_running = |pid: &str| std::path::Path::new("/proc").join(pid).exists();
+    let first = home.start(&["--config", "config.toml"]);
+    eventually("its definitions", || (state(&first.url) == "idle").then_some(()));
+    assert_eq!(starts().len(), 1, "its tools are not known yet, so it is started at once");
+    drop(first);
+    let second = home.start(&["--config", "config.toml"]);
+    eventually("the state", || (state(&second.url) == "idle").then_some(()));
+    assert_eq!(starts().len(), 1, "its tools are known");
+    for started in 2..=3 {
+        let call = json!({ "name": "slow__go", "arguments": {} });
+        let answer = http::read(http::modern(&second.url, "tools/call", call)).message();
+        assert_eq!(answer["result"]["content"][0]["text"], "well", "{answer}");
+        let all = starts();
+        assert_eq!(all.len(), started, "a call starts it");
+        eventually("its end", || (!is_running(&all[started - 1])).then_some(()));
+        eventually("the state", || (state(&second.url) == "idle").then_some(()));
+    }
+}
+
+fn state(url: &str) -> String {
+    let all = yard(url, "upstreams");
+    let mut all = all["upstreams"].as_array().unwrap().iter();
+    all.find(|about| about["id"] == "slow").unwrap()["state"].as_str().unwrap().to_owned()
 }
 
 fn active(url: &str) -> usize {

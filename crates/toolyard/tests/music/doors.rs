@@ -103,7 +103,8 @@ fn home(services: &str) -> (TempDir, Vec<String>) {
     for (name, content) in [("a.wav", wav()), ("b.wav", wav()), ("tune.wav", tune())] {
         fs::write(root.join(name), content).unwrap();
     }
-    let mut flags = vec!["--root".to_owned(), root.display().to_string()];
+    let flags = ["--unproven-writes", "true", "--root", &root.display().to_string()];
+    let mut flags = flags.map(ToOwned::to_owned).to_vec();
     for (key, value) in keys(services) {
         flags.extend([format!("--{key}"), value]);
     }
@@ -183,7 +184,7 @@ fn post(url: &str, method: &str, name: Option<&str>, mut params: Value) -> Value
 
 fn gateway(home: &Path, services: &str) -> (Program, String) {
     let keys = keys(services).map(|(key, value)| format!("{key} = \"{value}\"\n"));
-    let config = format!("[packs.music]\nroot = \"library\"\n{}", keys.concat());
+    let config = format!("[packs.music]\nroot = \"library\"\nunproven_writes = true\n{}", keys.concat());
     fs::write(home.join("config.toml"), config).unwrap();
     let state = home.join("state").display().to_string();
     let words = ["serve", "--config", "config.toml", "--listen", "127.0.0.1:0", "--state-dir", &state];

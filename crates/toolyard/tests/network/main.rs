@@ -19,8 +19,9 @@ mod program;
 
 use std::path::PathBuf;
 use std::process::Command;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
@@ -98,7 +99,7 @@ impl Network {
     }
 
     fn asked(&self) -> Vec<String> {
-        std::mem::take(&mut self.asked.lock().unwrap())
+        std::mem::take(&mut self.asked.lock())
     }
 
     fn proxy(&self) -> String {
@@ -135,7 +136,7 @@ async fn relay(stream: TcpStream, door: u16, record: Arc<Mutex<Vec<String>>>) ->
             value.split_whitespace().next()?.clone_into(&mut credentials);
         }
     }
-    record.lock().unwrap().push(format!("{} {credentials}", first.trim()));
+    record.lock().push(format!("{} {credentials}", first.trim()));
     client.write_all(b"HTTP/1.1 200 Connected\r\n\r\n").await.ok()?;
     let mut server = TcpStream::connect(("127.0.0.1", door)).await.ok()?;
     copy_bidirectional(&mut client, &mut server).await.ok()?;

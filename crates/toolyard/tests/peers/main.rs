@@ -20,7 +20,7 @@ mod program;
 #[path = "../support/python.rs"]
 mod python;
 #[path = "../support/wire.rs"]
-#[expect(dead_code, reason = "here it only looks whether everybody has arrived")]
+#[expect(dead_code, reason = "this test only checks that all peers have connected")]
 mod wire;
 
 mod offers;

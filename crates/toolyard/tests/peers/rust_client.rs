@@ -2,9 +2,10 @@
 
 #![expect(deprecated, reason = "sampling is on its way out, and until it is gone it must work")]
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use rmcp::model::{
     CallToolRequestParams, ClientCapabilities, ClientConfig, CreateMessageRequestParams, CreateMessageResult,
     ElicitRequestParams, ElicitResult, ElicitationAction, ErrorData, GetPromptRequestParams, Implementation,
@@ -62,7 +63,7 @@ impl ClientHandler for Visitor {
         request: ElicitRequestParams,
         _: RequestContext<RoleClient>,
     ) -> Result<ElicitResult, ErrorData> {
-        self.asked.lock().unwrap().push("elicitation/create".to_owned());
+        self.asked.lock().push("elicitation/create".to_owned());
         let request = serde_json::to_value(request).unwrap();
         let required = request["requestedSchema"]["required"].as_array().cloned().unwrap_or_default();
         let content: Value = required.iter().map(|name| (name.as_str().unwrap(), "Ada")).collect();
@@ -74,13 +75,13 @@ impl ClientHandler for Visitor {
         _: CreateMessageRequestParams,
         _: RequestContext<RoleClient>,
     ) -> Result<CreateMessageResult, ErrorData> {
-        self.asked.lock().unwrap().push("sampling/createMessage".to_owned());
+        self.asked.lock().push("sampling/createMessage".to_owned());
         let message = SamplingMessage::assistant_text("A model would say so.");
         Ok(CreateMessageResult::new(message, "script".to_owned()).with_stop_reason("endTurn"))
     }
 
     async fn on_progress(&self, note: ProgressNotificationParam, _: NotificationContext<RoleClient>) {
-        self.progress.lock().unwrap().push(note.progress);
+        self.progress.lock().push(note.progress);
     }
 }
 
@@ -137,22 +138,22 @@ async fn call(
     stop: &Stop,
     at: usize,
 ) -> Result<Answer, rmcp::ServiceError> {
-    visitor.asked.lock().unwrap().clear();
-    visitor.progress.lock().unwrap().clear();
+    visitor.asked.lock().clear();
+    visitor.progress.lock().clear();
     let call = &stop.calls[at];
     let arguments = call.arguments.as_object().cloned().unwrap_or_default();
     let params = CallToolRequestParams::new(call.name.clone()).with_arguments(arguments);
     let result = client.call_tool(params).await?;
     let all_reported = async {
-        while visitor.progress.lock().unwrap().len() < stop.progress_of(at) {
+        while visitor.progress.lock().len() < stop.progress_of(at) {
             sleep(Duration::from_millis(5)).await;
         }
     };
     // What is missing shows in the answer.
     let _ = timeout(LATE, all_reported).await;
-    let mut progress = visitor.progress.lock().unwrap().clone();
+    let mut progress = visitor.progress.lock().clone();
     progress.sort_by(f64::total_cmp);
-    let asked = visitor.asked.lock().unwrap().clone();
+    let asked = visitor.asked.lock().clone();
     Ok(Answer { text: texts(&json!(result)["content"]), asked, progress })
 }
 

@@ -96,8 +96,8 @@ impl Yard {
     }
 }
 
-/// The gateway speaks to each in the era of the table: the legacy one if it is held to that or knows no
-/// other.
+/// The gateway uses the era that the table states for each upstream: legacy if the config sets it, or if the upstream
+/// supports no other.
 async fn check_versions(client: &mut Client, rows: &[Row]) {
     let call = Request::new("upstreams", "tools/call", json!({ "name": "yard__upstreams", "arguments": {} }));
     let status = client.exchange(&call).await.result();

@@ -177,8 +177,8 @@ fn a_call_that_waits_goes_on_when_an_operator_approves_it() {
     assert_eq!(calls(&home), 1);
 }
 
-/// A legacy client that answers every question on its stream, and the number of questions.
-fn legacy(gateway: &Gateway, answers: &[Value]) -> (String, usize) {
+/// Opens the session of a legacy client that can ask its user.
+fn open_legacy(gateway: &Gateway) -> String {
     let params = json!({ "protocolVersion": "2025-11-25", "capabilities": { "elicitation": {} }, "clientInfo": { "name": "t", "version": "1" } });
     let opened = http::post(
         &gateway.url,
@@ -188,8 +188,19 @@ fn legacy(gateway: &Gateway, answers: &[Value]) -> (String, usize) {
     let session = opened.header("mcp-session-id").unwrap().to_owned();
     let headers = [("mcp-session-id", session.as_str()), ("mcp-protocol-version", "2025-11-25")];
     http::post(&gateway.url, &headers, &json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }));
+    session
+}
+
+/// A legacy client that answers every question on its stream, and the number of questions.
+fn legacy(gateway: &Gateway, answers: &[Value]) -> (String, usize) {
+    legacy_call(gateway, &open_legacy(gateway), answers)
+}
+
+/// The same in a session that is open.
+fn legacy_call(gateway: &Gateway, session: &str, answers: &[Value]) -> (String, usize) {
+    let headers = [("mcp-session-id", session), ("mcp-protocol-version", "2025-11-25")];
     let params = json!({ "name": "s__pay", "arguments": { "amount": 5 } });
-    let mut stream = BufReader::new(http::legacy(&gateway.url, &session, "tools/call", &params));
+    let mut stream = BufReader::new(http::legacy(&gateway.url, session, "tools/call", &params));
     let (mut text, mut asked) = (String::new(), 0);
     loop {
         let mut line = String::new();
@@ -225,6 +236,23 @@ fn a_legacy_client_approves_or_declines_within_the_call() {
     assert_eq!(calls(&home), 1);
 }
 
+#[test]
+fn a_grant_for_a_legacy_session_holds_after_a_restart_in_that_session_alone() {
+    let home = home(&rule("remember = \"session\"\n"));
+    let gateway = start(&home);
+    let (session, other) = (open_legacy(&gateway), open_legacy(&gateway));
+    let for_session = json!({ "action": "accept", "content": { "decision": "session" } });
+    let (done, asked) = legacy_call(&gateway, &session, &[for_session]);
+    assert!(done.contains("called with") && asked == 1, "{done}");
+    drop(gateway);
+    let gateway = start(&home);
+    let (done, asked) = legacy_call(&gateway, &session, &[]);
+    assert!(done.contains("called with") && asked == 0, "the session and its grant are kept: {done}");
+    let (refused, asked) = legacy_call(&gateway, &other, &[json!({ "action": "decline" })]);
+    assert!(refused.contains("was not approved") && asked == 1, "{refused}");
+    assert_eq!(calls(&home), 2);
+}
+
 /// A server that asks two questions of its own in each call.
 const ASKING: &str = r#"
 import json, sys
@@ -247,6 +275,52 @@ for line in sys.stdin:
 "#;
 
 #[test]
+fn long_arguments_are_shown_whole_before_an_operator_approves_them() {
+    let home = home(&rule("by = \"operator\"\nwait = 0\n"));
+    let gateway = start(&home);
+    let text = format!("{}the end", "x".repeat(20_000));
+    let arguments = json!({ "amount": 5, "text": text });
+    let id = pending(&crate::rules::call(&gateway, "s__pay", &arguments));
+    let run = |more: &[&str]| {
+        let (code, stdout, stderr) =
+            home.run(&[&["--config", "config.toml", "--state-dir", "state", "approve"], more].concat());
+        assert_eq!(code, 0, "{stdout}{stderr}");
+        stdout
+    };
+    let listed = run(&[]);
+    assert!(listed.contains("arguments, cut: {\"amount\":5") && !listed.contains("the end"), "{listed}");
+    assert!(listed.contains(&format!("`toolyard approve {id} --show` shows all of them")), "{listed}");
+    let shown = run(&[&id, "--show"]);
+    assert!(shown.contains("xxthe end\"}") && shown.contains("digest: "), "{shown}");
+    let whole: Value = serde_json::from_str(&run(&[&id, "--show", "--json"])).unwrap();
+    assert_eq!(whole["arguments"], arguments);
+    assert!(listed.contains(whole["digest"].as_str().unwrap()), "{listed}");
+    assert_eq!(calls(&home), 0, "it was shown and not approved");
+    approve(&home, "approve", &id);
+    assert!(crate::rules::call(&gateway, "s__pay", &arguments).contains("called with"));
+}
+
+#[test]
+fn an_operator_approves_a_call_once_however_often_its_server_asks_afterwards() {
+    let home = home(&rule("by = \"operator\"\nwait = 0\n"));
+    home.write("server.py", ASKING);
+    let gateway = start(&home);
+    let (refused, asked) = legacy(&gateway, &[]);
+    assert_eq!(asked, 0, "{refused}");
+    approve(&home, "approve", &pending(&refused));
+    let (done, asked) = legacy(&gateway, &[accept(), accept()]);
+    assert!(done.contains("called with acceptaccept") && asked == 2, "{asked}: {done}");
+    approve(&home, "approve", &pending(&modern(&gateway, 5, &json!({})).to_string()));
+    let mut answered = modern(&gateway, 5, &json!({}));
+    for round in 0..2 {
+        assert_eq!(answered["result"]["resultType"], "input_required", "round {round}: {answered}");
+        answered = modern(&gateway, 5, &answer(&answered, &accept()));
+    }
+    assert!(answered.to_string().contains("called with acceptaccept"), "{answered}");
+    assert_eq!(calls(&home), 2);
+}
+
+#[test]
 fn a_call_is_approved_once_however_often_its_server_asks_afterwards() {
     let home = home(&rule(""));
     home.write("server.py", ASKING);
@@ -260,4 +334,32 @@ fn a_call_is_approved_once_however_often_its_server_asks_afterwards() {
     }
     assert!(answered.to_string().contains("called with acceptaccept"), "{answered}");
     assert_eq!(calls(&home), 2);
+}
+
+#[test]
+fn an_approval_is_in_the_audit_with_who_gave_it_and_the_digest_of_the_arguments() {
+    let mut digests = Vec::new();
+    for (by, more) in [("operator", "by = \"operator\"\nwait = 0\n"), ("client", "by = \"client\"\n")] {
+        let home = home(&format!("[audit]\n{}", rule(more)));
+        let gateway = start(&home);
+        let done = if by == "operator" {
+            let arguments = json!({ "amount": 5 });
+            approve(&home, "approve", &pending(&crate::rules::call(&gateway, "s__pay", &arguments)));
+            crate::rules::call(&gateway, "s__pay", &arguments)
+        } else {
+            let asked = modern(&gateway, 5, &json!({}));
+            modern(&gateway, 5, &answer(&asked, &accept())).to_string()
+        };
+        assert!(done.contains("called with"), "{done}");
+        let decided = crate::gateway::eventually("the decision is recorded", || {
+            let flags = ["--config", "config.toml", "--state-dir", "state", "audit", "--json"];
+            let audit = home.run(&flags).1;
+            let mut records = audit.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+            records.find(|record| record["what"] == "decided")
+        });
+        let fields = ["tool", "by", "approved", "principal"].map(|key| decided[key].clone());
+        assert_eq!(fields, [json!("s:pay"), json!(by), json!(true), json!("local")], "{decided}");
+        digests.push(decided["argumentsDigest"].as_str().unwrap().to_owned());
+    }
+    assert_eq!(digests[0], digests[1], "both are about the same arguments");
 }

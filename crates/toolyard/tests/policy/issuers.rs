@@ -2,9 +2,10 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use data_encoding::BASE64URL_NOPAD;
+use parking_lot::Mutex;
 use ring::hmac;
 use ring::rand::SystemRandom;
 use ring::signature::{Ed25519KeyPair, KeyPair as _};
@@ -213,6 +214,70 @@ fn a_token_for_one_view_opens_that_view_only() {
 }
 
 #[test]
+fn an_agent_has_the_roles_of_the_user_who_started_it_and_no_others() {
+    let (issuer, home) = (Issuer::start(), Home::new());
+    let project = home.path("project");
+    std::fs::create_dir_all(&project).unwrap();
+    let project = toml::Value::from(project.to_str().unwrap());
+    let command = "echo token=$MCP_AUTH_TOKEN; while [ ! -e go ]; do sleep 0.05; done";
+    let more = format!(
+        "[packs.agents]\nprojects = [{project}]\n[packs.agents.types.explore]\nprogram = \"command\"\n\
+         command = [\"sh\", \"-c\", \"{command}\"]\nprofile = \"work\"\n\
+         [profiles.work]\nupstreams = [\"s\"]\n[policy]\ndefault = \"deny\"\n\
+         [[rules]]\nwho = [\"role:ops\"]\ntools = \"s:*\"\ndo = \"allow\"\n\
+         [[rules]]\ntools = [\"s:read\", \"agents:*\"]\ndo = \"allow\"\n"
+    );
+    let gateway = start(&home, &config(&issuer, &more));
+    let seen_by_agent = |changes: &Value| {
+        let user = issuer.token(changes);
+        let call = |tool: &str, arguments: Value| {
+            let params = json!({ "name": format!("agents__{tool}"), "arguments": arguments });
+            ask(&gateway, "/mcp", Some(&user), "tools/call", params).message()["result"].clone()
+        };
+        let spawned = call("agent_spawn", json!({ "prompt": "x" }));
+        let id =
+            spawned["structuredContent"]["id"].as_str().unwrap_or_else(|| panic!("{spawned}")).to_owned();
+        let until = std::time::Instant::now() + std::time::Duration::from_secs(20);
+        let token = loop {
+            let progress = call("agent_progress", json!({ "task_id": id }));
+            let line = progress["structuredContent"]["lines"][0].as_str().unwrap_or_default();
+            if let Some(token) = line.strip_prefix("token=") {
+                break token.to_owned();
+            }
+            assert!(std::time::Instant::now() < until, "the agent shows no token: {progress}");
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        };
+        let reply = ask(&gateway, "/mcp/p/work", Some(&token), "tools/list", json!({}));
+        call("agent_cancel", json!({ "task_id": id }));
+        reply.tool_names().into_iter().filter(|name| name.starts_with("s__")).collect::<Vec<_>>()
+    };
+    let ops = seen_by_agent(&json!({ "groups": ["ops"] }));
+    assert_eq!(ops, ["s__read", "s__write", "s__secret", "s__pay"]);
+    assert_eq!(seen_by_agent(&json!({ "groups": ["dev"] })), ["s__read"]);
+}
+
+#[test]
+fn a_token_without_a_required_scope_is_answered_with_403_and_the_scopes_to_ask_for() {
+    let (issuer, home) = (Issuer::start(), Home::new());
+    let required = format!("issuers = [\"{}\"]\nscopes = [\"tools:read\", \"tools:call\"]\n", issuer.base);
+    let config = config(&issuer, "").replace(&format!("issuers = [\"{}\"]\n", issuer.base), &required);
+    let gateway = start(&home, &config);
+    let ask = |scope: &str| {
+        let token = issuer.token(&json!({ "scope": scope }));
+        ask(&gateway, "/mcp", Some(&token), "tools/list", json!({}))
+    };
+    assert_eq!(ask("tools:call other tools:read").status, 200);
+    for scope in ["", "tools:read", "tools:read tools:callx"] {
+        let reply = ask(scope);
+        let expected = "Bearer error=\"insufficient_scope\", \
+             resource_metadata=\"https://yard.example/.well-known/oauth-protected-resource/mcp\", \
+             scope=\"tools:read tools:call\"";
+        assert_eq!((reply.status, reply.header("www-authenticate")), (403, Some(expected)), "{scope:?}");
+        assert!(reply.body.contains("the token lacks required scopes"), "{}", reply.body);
+    }
+}
+
+#[test]
 fn a_session_ends_for_its_user_when_a_role_is_taken_away() {
     let (issuer, home) = (Issuer::start(), Home::new());
     let gateway = start(&home, &config(&issuer, ""));
@@ -271,7 +336,7 @@ fn no_token_of_a_client_reaches_an_upstream_and_none_is_logged_or_kept() {
     let heads: Arc<Mutex<Vec<String>>> = Arc::default();
     let seen = heads.clone();
     let upstream = serve(move |head, body| {
-        seen.lock().unwrap().push(format!("{head}{body}"));
+        seen.lock().push(format!("{head}{body}"));
         let message: Value = serde_json::from_str(body).unwrap_or_default();
         let result = match message["method"].as_str().unwrap_or_default() {
             "initialize" => json!({
@@ -292,7 +357,7 @@ fn no_token_of_a_client_reaches_an_upstream_and_none_is_logged_or_kept() {
     let call = json!({ "name": "far__hello", "arguments": {} });
     let reply = ask(&gateway, "/mcp", Some(&token), "tools/call", call);
     assert!(reply.body.contains("\"hello\""), "{}", reply.body);
-    let heads = heads.lock().unwrap().join("\n");
+    let heads = heads.lock().join("\n");
     assert!(heads.contains("tools/call"));
     let secrets = [token.rsplit('.').next().unwrap(), "st4tic"];
     for secret in secrets {

@@ -42,6 +42,22 @@ fn rules_of_the_called_tool_decide_in_the_lean_view() {
 }
 
 #[test]
+fn a_limit_of_the_called_tool_applies_to_calls_through_call_tool() {
+    let home = home("[limits.once]\nwindow = \"1/1h\"\nqueue = 0\n[tools.\"s:pay\"]\nlimits = [\"once\"]\n");
+    let gateway = start(&home);
+    let through = |tool: &str| {
+        let answer = call(&gateway, "call_tool", &json!({ "name": tool, "arguments": { "amount": 7 } }));
+        answer["result"]["isError"] == true || !answer["error"].is_null()
+    };
+    assert!(!through("s__pay"), "the first call is within the limit");
+    assert!(through("s__pay"), "the second one is refused");
+    assert!(!through("s__read"), "other tools have no limit");
+    // A direct call counts against the same limit.
+    let direct = lean(&gateway, "tools/call", json!({ "name": "s__pay", "arguments": { "amount": 7 } }));
+    assert!(direct.to_string().contains("limit"), "{direct}");
+}
+
+#[test]
 fn the_record_of_a_call_through_call_tool_names_the_called_tool() {
     let home = home("[audit]\nenabled = true\n");
     let gateway = start(&home);

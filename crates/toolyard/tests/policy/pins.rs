@@ -134,6 +134,46 @@ fn a_running_gateway_names_what_it_holds_and_offers_what_is_approved() {
 }
 
 #[test]
+fn an_announced_change_is_in_the_log_and_in_the_api() {
+    let world = World::new("");
+    assert_eq!(world.tools(), ["s:read", "s:list"]);
+    let mut gateway = world.0.start(&["--config", "config.toml"]);
+    world.offer(&[("read", "Reads one file."), ("list", "Lists files.")]);
+    call(&gateway, "s__list");
+    let announced = eventually("the change is announced", || {
+        let shown: Value = serde_json::from_str(&world.run(&["approve", "--json"])).ok()?;
+        shown["announced"].as_array().filter(|all| !all.is_empty()).cloned()
+    });
+    assert_eq!(announced.len(), 1, "{announced:?}");
+    assert_eq!(announced[0]["id"], "s:read");
+    assert_eq!(announced[0]["changes"], json!(["its wording changed"]));
+    assert_eq!(announced[0]["differences"][0]["change"], "Reads [-a-]{+one+} file.");
+    gateway.wait_for_words("the definition of a tool changed");
+}
+
+#[test]
+fn a_lock_file_that_is_gone_does_not_accept_what_is_offered_then() {
+    let world = World::new("");
+    world.run(&["lock"]);
+    std::fs::remove_dir_all(world.0.path("state/pins")).unwrap();
+    assert_eq!(world.tools(), ["s:read", "s:list"]);
+    std::fs::remove_file(world.0.path("config.lock")).unwrap();
+    world.offer(&[("read", EVIL), ("list", "Lists files.")]);
+    assert_eq!(world.tools(), ["s:list"]);
+}
+
+#[test]
+fn tools_that_come_after_an_empty_list_are_not_the_first_ones() {
+    let world = World::new("pins = \"hold\"\n");
+    world.offer(&[]);
+    assert_eq!(world.tools(), Vec::<String>::new());
+    world.offer(&[("read", "Reads a file.")]);
+    assert_eq!(world.tools(), Vec::<String>::new());
+    assert_eq!(world.run(&["approve", "s"]), "approved s:read\n");
+    assert_eq!(world.tools(), ["s:read"]);
+}
+
+#[test]
 fn a_lock_file_decides_what_is_offered() {
     let world = World::new("");
     let written = world.run(&["lock"]);
@@ -151,6 +191,25 @@ fn a_lock_file_decides_what_is_offered() {
     assert_eq!(world.tools(), Vec::<String>::new());
     let doctor = world.run(&["doctor"]);
     assert!(doctor.contains("the lock file that covers it cannot be read"), "{doctor}");
+}
+
+#[test]
+fn a_damaged_record_holds_what_is_offered_until_it_is_approved() {
+    let world = World::new("");
+    assert_eq!(world.tools(), ["s:read", "s:list"]);
+    let record = world.0.path("state/pins/s.json");
+    let whole = std::fs::read_to_string(&record).unwrap();
+    for damaged in [&whole[..whole.len() / 2], "", &whole.replacen("\"format\":1", "\"format\":99", 1)] {
+        std::fs::write(&record, damaged).unwrap();
+        world.offer(&[("read", EVIL), ("list", "Lists files.")]);
+        assert_eq!(world.tools(), Vec::<String>::new(), "after {damaged:?}");
+        let doctor = world.run(&["doctor"]);
+        assert!(doctor.contains("the record of accepted definitions cannot be read"), "{doctor}");
+        assert_eq!(world.run(&["approve", "s:list"]), "approved s:list\n");
+        assert_eq!(world.tools(), ["s:list"], "the other tool is still held");
+        assert_eq!(world.run(&["approve", "s"]), "approved s:read\n");
+        assert_eq!(world.tools(), ["s:read", "s:list"]);
+    }
 }
 
 #[test]

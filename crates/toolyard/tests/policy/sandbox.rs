@@ -1,5 +1,7 @@
 //! `sandbox`: a real server that tries to leave it, and one that stays inside.
 
+use std::process::Command;
+
 use crate::gateway::Home;
 
 /// A server whose one tool reads, writes and connects at the targets that it is given.
@@ -129,6 +131,49 @@ fn a_server_without_network_opens_no_socket() {
     }
     let results = attempts(&home(true), &kinds[..1]);
     assert!(results[0].contains("connected"), "{results:?}");
+}
+
+#[test]
+fn a_server_signals_no_process_outside_its_sandbox_where_the_kernel_can_prevent_it() {
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
+    let mut numbers = release.split('.').map(|number| number.parse::<u32>().unwrap_or(0));
+    let kernel = (numbers.next().unwrap(), numbers.next().unwrap());
+    let results = attempts(&home(true), &[("signal", std::process::id().to_string())]);
+    let expected = if kernel >= (6, 12) { "not permitted" } else { "signalled" };
+    assert!(results[0].contains(expected), "Linux {release}: {results:?}");
+}
+
+/// Runs a program on a kernel without Landlock: a filter of system calls answers as such a kernel does.
+const WITHOUT_LANDLOCK: &str = r#"
+import ctypes, os, struct, sys
+LANDLOCK_CREATE_RULESET, ENOSYS, ALLOW, ERRNO = 444, 38, 0x7fff0000, 0x00050000
+code = [(0x20, 0, 0, 0), (0x15, 0, 1, LANDLOCK_CREATE_RULESET), (0x06, 0, 0, ERRNO | ENOSYS), (0x06, 0, 0, ALLOW)]
+program = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *one) for one in code))
+class Filter(ctypes.Structure): _fields_ = [("len", ctypes.c_ushort), ("code", ctypes.c_void_p)]
+filter = Filter(len(code), ctypes.cast(program, ctypes.c_void_p))
+prctl = ctypes.CDLL(None, use_errno=True).prctl
+NO_NEW_PRIVS, SECCOMP, FILTER = 38, 22, 2
+assert prctl(NO_NEW_PRIVS, 1, 0, 0, 0) == 0 and prctl(SECCOMP, FILTER, ctypes.byref(filter), 0, 0) == 0
+os.execv(sys.argv[1], sys.argv[1:])
+"#;
+
+#[test]
+fn without_landlock_in_the_kernel_a_server_with_a_sandbox_is_not_started() {
+    let home = home(false);
+    let started = "import pathlib; pathlib.Path('work/started').touch()\n";
+    home.write("server/server.py", &format!("{started}{SERVER}"));
+    let toolyard = home.toolyard(&["--config", "config.toml", "--state-dir", "state", "doctor"]);
+    let mut command = Command::new("python3");
+    command.args(["-c", WITHOUT_LANDLOCK]).arg(toolyard.get_program()).args(toolyard.get_args());
+    command.current_dir(toolyard.get_current_dir().unwrap()).env_clear();
+    command.envs(toolyard.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let output = command.output().unwrap();
+    let stdout = String::from_utf8(output.stdout).unwrap();
+    let expected = "this kernel cannot enforce `sandbox`: it needs Landlock, version 3 (Linux 6.2 or later, with \
+                    `landlock` among its security modules)";
+    assert!(stdout.contains(expected), "{stdout}{}", String::from_utf8_lossy(&output.stderr));
+    assert!(stdout.contains("remove `sandbox` to run it without one"), "{stdout}");
+    assert!(!home.path("work/started").exists());
 }
 
 #[test]

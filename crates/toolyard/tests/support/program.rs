@@ -4,12 +4,13 @@
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
+use parking_lot::Mutex;
 
 /// How long a program may take to print its address. Several may be starting at the same time.
 const START: Duration = Duration::from_mins(1);
@@ -40,7 +41,7 @@ impl Program {
         let kept = printed.clone();
         std::thread::spawn(move || {
             for line in stderr.lines().map_while(Result::ok) {
-                let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut kept = kept.lock();
                 kept.extend([line.as_str(), "\n"]);
                 drop(kept);
                 if let Some(origin) = origin_in(&line) {
@@ -61,7 +62,7 @@ impl Program {
 
     /// Everything it has printed on stderr so far.
     pub(crate) fn stderr(&self) -> String {
-        self.printed.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.printed.lock().clone()
     }
 }
 

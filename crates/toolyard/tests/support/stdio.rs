@@ -20,7 +20,7 @@ impl Lines {
         let mut lines = match place.split_once("://") {
             Some(("tcp", address)) => Self::over(TcpStream::connect(address).await.unwrap()),
             Some(("unix", path)) => Self::over(UnixStream::connect(path).await.unwrap()),
-            _ => panic!("{url} is no place for lines"),
+            _ => panic!("{url} is not a place for lines"),
         };
         if let Some(view) = view {
             lines.write(&json!({ "toolyard": 1, "view": view }).to_string()).await;

@@ -3,10 +3,11 @@
 use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_toolyard");
@@ -51,7 +52,7 @@ impl Yard {
         let (stderr, received) = (child.stderr.take().unwrap(), log.clone());
         std::thread::spawn(move || {
             for line in BufReader::new(stderr).lines().map_while(Result::ok) {
-                *received.lock().unwrap() += &format!("{line}\n");
+                *received.lock() += &format!("{line}\n");
             }
         });
         let gateway = Gateway { child, log };
@@ -112,8 +113,8 @@ impl Gateway {
 
     pub(crate) fn wait_to_say(&self, words: &str) {
         let begun = Instant::now();
-        while !self.log.lock().unwrap().contains(words) {
-            let log = self.log.lock().unwrap().clone();
+        while !self.log.lock().contains(words) {
+            let log = self.log.lock().clone();
             assert!(begun.elapsed() < LONGEST, "`{words}` is missing from its log:\n{log}");
             std::thread::sleep(Duration::from_millis(20));
         }

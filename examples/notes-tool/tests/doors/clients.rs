@@ -30,7 +30,7 @@ pub(crate) fn entered() -> Value {
     json!({ "action": "accept", "content": { "sure": true } })
 }
 
-/// The answer to a question of the server; `None` if the message is no question.
+/// The answer to a question of the server; `None` if the message is not a question.
 pub(crate) fn reply_to(message: &Raw) -> Option<Value> {
     let (method, id) = (message.member("method")?.as_string()?, message.member("id")?);
     assert_eq!(method, "elicitation/create", "nothing else is asked");

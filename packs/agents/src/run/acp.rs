@@ -1,9 +1,9 @@
-//! Agents that speak the Agent Client Protocol: JSON-RPC, one message per line. We open a session, send the prompt, show
-//! what comes, and put the agent's questions for permission to the owner of the run.
+//! Agents that speak the Agent Client Protocol: JSON-RPC, one message per line. We open a session, send the prompt,
+//! show what comes, and put the agent's questions for permission to the owner of the run.
 
 use std::path::Path;
-use std::sync::Mutex;
 
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, BufReader};
 use toolyard_tool::host::Delegation;
@@ -11,6 +11,7 @@ use toolyard_tool::host::Delegation;
 use super::lines::{MOST_TEXT, read_line};
 use super::{Job, Report, write};
 use crate::command::split;
+use crate::config::Program;
 use crate::store::Output;
 
 /// A longer line of text is shown in parts.
@@ -25,7 +26,8 @@ pub(super) async fn talk(
     stdin: impl AsyncWrite + Unpin,
     stdout: impl AsyncRead + Unpin,
     output: &Mutex<Output>,
-) -> Report {
+    report: &Mutex<Report>,
+) {
     let mut talk = Talk {
         job,
         stdin,
@@ -33,14 +35,13 @@ pub(super) async fn talk(
         buffer: Vec::new(),
         output,
         next_id: 1,
-        report: Report::default(),
+        report,
         line: String::new(),
     };
     if let Err(error) = talk.whole(folder).await {
-        talk.report.error = Some(error);
+        report.lock().error = Some(error);
     }
     talk.end_line();
-    talk.report
 }
 
 struct Talk<'a, W, R> {
@@ -51,7 +52,7 @@ struct Talk<'a, W, R> {
     buffer: Vec<u8>,
     output: &'a Mutex<Output>,
     next_id: u64,
-    report: Report,
+    report: &'a Mutex<Report>,
     /// Text that has not ended its line yet.
     line: String,
 }
@@ -74,12 +75,32 @@ impl<W: AsyncWrite + Unpin, R: AsyncRead + Unpin> Talk<'_, W, R> {
             .collect();
         let opened = self.request("session/new", json!({ "cwd": folder, "mcpServers": servers })).await?;
         let session = opened["sessionId"].as_str().ok_or("the agent opened no session")?.to_owned();
+        self.choose_model(&session, &opened).await?;
         let prompt = json!([{ "type": "text", "text": self.job.prompt() }]);
         let ended = self.request("session/prompt", json!({ "sessionId": session, "prompt": prompt })).await?;
+        self.report.lock().add_usage(&ended);
         match ended["stopReason"].as_str() {
             Some("end_turn") | None => Ok(()),
             Some(reason) => Err(format!("the agent stopped: {reason}")),
         }
+    }
+
+    /// Sets the model of a program that has no option for it.
+    async fn choose_model(&mut self, session: &str, opened: &Value) -> Result<(), String> {
+        let of = &self.job.of;
+        let wanted = self.job.run.model.clone().filter(|_| of.program == Program::Acp && !of.places_model());
+        let Some(model) = wanted else { return Ok(()) };
+        let options = opened["configOptions"].as_array().map(Vec::as_slice).unwrap_or_default();
+        let option = options.iter().find(|option| option["category"] == "model");
+        if let Some(option) = option {
+            let chosen = json!({ "sessionId": session, "configId": option["id"], "value": model });
+            self.request("session/set_config_option", chosen).await?;
+        } else if opened["models"].is_object() {
+            self.request("session/set_model", json!({ "sessionId": session, "modelId": model })).await?;
+        } else {
+            return Err(format!("the agent lets its client choose no model: leave `{model}` out"));
+        }
+        Ok(())
     }
 
     /// Sends a request and serves the agent until its answer is there.
@@ -129,9 +150,11 @@ impl<W: AsyncWrite + Unpin, R: AsyncRead + Unpin> Talk<'_, W, R> {
         match update["sessionUpdate"].as_str().unwrap_or_default() {
             "agent_message_chunk" => {
                 let text = update["content"]["text"].as_str().unwrap_or_default();
-                if self.report.text.len() + text.len() <= MOST_TEXT {
-                    self.report.text.push_str(text);
+                let mut report = self.report.lock();
+                if report.text.len() + text.len() <= MOST_TEXT {
+                    report.text.push_str(text);
                 }
+                drop(report);
                 self.line.push_str(text);
                 if self.line.len() > MOST_SHOWN && !self.line.contains('\n') {
                     self.end_line();
@@ -140,6 +163,14 @@ impl<W: AsyncWrite + Unpin, R: AsyncRead + Unpin> Talk<'_, W, R> {
                     write(self.output, line);
                     self.line = rest.to_owned();
                 }
+            }
+            // The cost of the whole session so far.
+            "usage_update"
+                if update["cost"]["currency"].as_str().is_none_or(|currency| currency == "USD") =>
+            {
+                let cost = update["cost"]["amount"].as_f64();
+                let mut report = self.report.lock();
+                report.cost = cost.or(report.cost);
             }
             "tool_call" => {
                 self.end_line();
@@ -156,7 +187,8 @@ impl<W: AsyncWrite + Unpin, R: AsyncRead + Unpin> Talk<'_, W, R> {
         }
     }
 
-    /// What the owner decides: the option of the agent that allows it once, or one that does not.
+    /// What the owner decides: the option of the agent that allows it once, or one that does not. The owner is asked for
+    /// this one time only, so an option that would last is never chosen to allow it.
     async fn permission(&mut self, params: &Value) -> Value {
         let title = params["toolCall"]["title"].as_str().unwrap_or("a tool");
         let kind = params["toolCall"]["kind"].as_str().unwrap_or("other");
@@ -165,14 +197,17 @@ impl<W: AsyncWrite + Unpin, R: AsyncRead + Unpin> Talk<'_, W, R> {
             self.job.run.id, self.job.run.agent_type
         );
         write(self.output, &format!("[asks] {title}"));
-        let wanted = if self.job.ask(text).await {
-            ["allow_once", "allow_always"]
-        } else {
-            ["reject_once", "reject_always"]
-        };
         let options = params["options"].as_array().map(Vec::as_slice).unwrap_or_default();
-        let chosen = wanted.iter().find_map(|kind| options.iter().find(|option| option["kind"] == *kind));
-        match chosen {
+        let of_kind = |kind: &str| options.iter().find(|option| option["kind"] == kind);
+        let once = of_kind("allow_once");
+        if once.is_none() {
+            write(self.output, &format!("[rejected] {title}: the agent offers no permission for one time"));
+        }
+        let allowed = match once {
+            Some(once) => self.job.ask(text).await.then_some(once),
+            None => None,
+        };
+        match allowed.or_else(|| of_kind("reject_once")).or_else(|| of_kind("reject_always")) {
             Some(option) => json!({ "outcome": "selected", "optionId": option["optionId"] }),
             None => json!({ "outcome": "cancelled" }),
         }

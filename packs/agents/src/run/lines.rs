@@ -1,8 +1,7 @@
 //! Agents that read their prompt from stdin and write lines: text, or JSON as Claude Code, Codex, Gemini and OpenCode
 //! stream it.
 
-use std::sync::Mutex;
-
+use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncWrite, AsyncWriteExt as _, BufReader};
 
@@ -18,7 +17,8 @@ pub(super) async fn talk(
     mut stdin: impl AsyncWrite + Unpin,
     stdout: impl AsyncRead + Unpin,
     output: &Mutex<Output>,
-) -> Report {
+    report: &Mutex<Report>,
+) {
     let prompt = job.prompt();
     let send = async {
         // A program that does not read its prompt reports that itself, or not at all.
@@ -27,18 +27,17 @@ pub(super) async fn talk(
         drop(stdin);
     };
     let receive = async {
-        let mut report = Report::default();
         let mut reader = BufReader::new(stdout);
         let mut line = Vec::new();
         while let Ok(1..) = read_line(&mut reader, &mut line).await {
             let text = String::from_utf8_lossy(&line);
-            if let Some(shown) = take(text.trim_end(), &mut report) {
+            let shown = take(text.trim_end(), &mut report.lock());
+            if let Some(shown) = shown {
                 write(output, &shown);
             }
         }
-        report
     };
-    tokio::join!(send, receive).1
+    tokio::join!(send, receive);
 }
 
 /// The next line, up to a length; the rest of a longer one is dropped.
@@ -77,7 +76,10 @@ fn take(line: &str, report: &mut Report) -> Option<String> {
     let text = |pointer: &str| event.pointer(pointer).and_then(Value::as_str).map(ToOwned::to_owned);
     match event["type"].as_str().unwrap_or_default() {
         // Claude Code.
-        "assistant" => Some(blocks(event.pointer("/message/content")?)),
+        "assistant" => {
+            report.add_message(text("/message/id"), event.pointer("/message/usage"));
+            Some(blocks(event.pointer("/message/content")?))
+        }
         "result" => {
             let result = text("/result").or_else(|| text("/response"));
             report.cost = event.get("total_cost_usd").and_then(Value::as_f64).or(report.cost);
@@ -90,6 +92,10 @@ fn take(line: &str, report: &mut Report) -> Option<String> {
             None
         }
         // Codex.
+        "turn.completed" => {
+            report.add_tokens(event.pointer("/usage"), "cached_input_tokens");
+            None
+        }
         "item.completed" => {
             let words = text("/item/text").or_else(|| text("/item/command"))?;
             if event.pointer("/item/type").and_then(Value::as_str) == Some("agent_message") {
@@ -160,11 +166,30 @@ mod tests {
         let codex = report(&[
             r#"{"type":"thread.started","thread_id":"x"}"#,
             r#"{"type":"item.completed","item":{"type":"agent_message","text":"Done."}}"#,
-            r#"{"type":"turn.completed","usage":{}}"#,
+            r#"{"type":"turn.completed","usage":{"input_tokens":100,"cached_input_tokens":40,"output_tokens":7}}"#,
         ]);
         assert_eq!(codex.text, "Done.");
+        let tokens = crate::config::Tokens { input: 100.0, cached: 40.0, output: 7.0 };
+        assert_eq!((codex.cost, codex.tokens), (None, Some(tokens)));
         let plain = report(&["one", "{\"two\": 2}"]);
         assert_eq!(plain.text, "one\n{\"two\": 2}\n");
+    }
+
+    #[test]
+    fn the_tokens_of_each_message_of_claude_count_once() {
+        let block = |id: &str| {
+            format!(
+                r#"{{"type":"assistant","message":{{"id":"{id}","content":[],
+                "usage":{{"input_tokens":10,"cache_read_input_tokens":5,"output_tokens":2}}}}}}"#
+            )
+        };
+        let claude = report(
+            &[&block("a"), &block("a"), &block("b")]
+                .map(|line| line.replace('\n', ""))
+                .each_ref()
+                .map(String::as_str),
+        );
+        assert_eq!(claude.tokens, Some(crate::config::Tokens { input: 30.0, cached: 10.0, output: 4.0 }));
     }
 
     #[test]

@@ -124,6 +124,9 @@ pub(crate) async fn agent_cancel(
     if let Some(live) = agents.under_way(&run) {
         live.cancel();
         live.ended().await;
+    } else if run.status == Status::Running && !agents.store.is_own(&run.id)? {
+        let what = format!("`{}` runs at another gateway with this state directory", run.id);
+        return Err(ToolError::new(what).hint("cancel it there"));
     }
     let run = agents.store.get(&run.owner, &run.id)?;
     let text = readable(&run);
@@ -153,17 +156,28 @@ pub(crate) fn agent_list(
     Ok(WithText::new(runs, text))
 }
 
-/// Removes agents that have ended, with their output. Worktrees with changes stay.
+/// Removes agents that have ended, with their output. Worktrees with changes stay and are named.
 #[tool(destructive, idempotent)]
-pub(crate) fn agent_cleanup(agents: &Agents, context: &Context, args: Cleanup) -> Result<String, ToolError> {
+pub(crate) async fn agent_cleanup(
+    agents: &Agents,
+    context: &Context,
+    args: Cleanup,
+) -> Result<String, ToolError> {
+    let owner = context.caller().principal;
     let before = now() - i64::from(args.max_age_minutes) * 60;
     let mut removed = 0;
-    for run in agents.store.list(&context.caller().principal, MOST)? {
+    for run in agents.store.list(&owner, MOST)? {
         let is_old = run.ended.is_some_and(|ended| ended <= before);
         if run.status != Status::Running && is_old && args.statuses.contains(&run.status) {
             agents.store.remove(&run.id)?;
             removed += 1;
         }
     }
-    Ok(format!("Removed {removed} agents"))
+    let mut text = format!("Removed {removed} agents");
+    for worktree in agents.store.worktrees_left(Some(&owner))? {
+        if !worktree.remove_if_clean(&agents.host, &agents.store).await {
+            let _ = write!(text, "\nA worktree with changes stays: {}", worktree.folder.display());
+        }
+    }
+    Ok(text)
 }

@@ -38,7 +38,7 @@ pub(crate) struct Spawn {
     /// Search the code for the prompt first, and give the agent what was found.
     #[serde(default)]
     semantic_first: bool,
-    /// The type of the agent that spawns this one.
+    /// The type of the agent that spawns this one. An agent with a token of this gateway need not pass it.
     spawning_agent: Option<String>,
     /// Why the work is delegated; an agent that spawns must say it.
     delegation_reason: Option<String>,
@@ -74,7 +74,7 @@ pub(crate) async fn agent_spawn(
     context: &Context,
     args: Spawn,
 ) -> Result<WithText<Run>, ToolError> {
-    args.check_delegation(agents)?;
+    args.check_delegation(agents, context)?;
     let folder = agents.project(args.project_path.as_deref())?;
     let prompt = if args.semantic_first {
         with_search(context, &args.prompt, &folder.display().to_string()).await?
@@ -148,9 +148,11 @@ impl Drop for CancelOnDrop<'_> {
 }
 
 impl Spawn {
-    /// What one agent must say to spawn another, and whether it may.
-    fn check_delegation(&self, agents: &Agents) -> Result<(), ToolError> {
-        let Some(spawning) = &self.spawning_agent else { return Ok(()) };
+    /// What one agent must say to spawn another, and whether it may. What the token of the caller proves counts before
+    /// what the caller passes.
+    fn check_delegation(&self, agents: &Agents, context: &Context) -> Result<(), ToolError> {
+        let proven = agents.type_of_caller(context)?;
+        let Some(spawning) = proven.as_ref().or(self.spawning_agent.as_ref()) else { return Ok(()) };
         if !agents.config.may_spawn(spawning) {
             return Err(ToolError::new(format!("an agent of type `{spawning}` may not spawn agents"))
                 .hint("do the work yourself, or report what is missing"));

@@ -40,6 +40,11 @@ pub(crate) async fn task_spawn(
     context: &Context,
     args: Spawn,
 ) -> Result<WithText<Run>, ToolError> {
+    if agents.type_of_caller(context)?.is_some() {
+        return Err(ToolError::new(
+            "an agent cannot use `task_spawn`; start others with `agent_spawn` and give the reason",
+        ));
+    }
     let wanted = Wanted {
         prompt: args.prompt,
         agent_type: agent_type(agents)?,

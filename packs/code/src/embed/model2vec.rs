@@ -12,7 +12,7 @@ use thiserror::Error;
 
 use super::normalize;
 
-/// A larger file is no word list.
+/// A larger file is not a word list.
 const MOST_BYTES: u64 = 2 << 30;
 /// A word with more characters counts as unknown, as in the tokenizers that made these vocabularies.
 const LONGEST_WORD: usize = 100;
@@ -200,7 +200,9 @@ fn rows(file: &[u8]) -> Result<(Vec<f32>, usize), ReadError> {
 
 /// A number of half precision.
 fn half(bits: u16) -> f32 {
-    let (sign, exponent, fraction) = (bits >> 15, i32::from(bits >> 10 & 31), f32::from(bits & 1023));
+    let sign = bits >> 15;
+    let exponent = i32::from(bits >> 10 & 31);
+    let fraction = f32::from(bits & 1023);
     let size = match exponent {
         0 => fraction * 2f32.powi(-24),
         31 if fraction == 0.0 => f32::INFINITY,

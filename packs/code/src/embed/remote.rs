@@ -11,10 +11,10 @@ use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
 use serde_json::{Value, json};
 use toolyard_dial::Dialer;
-use toolyard_tool::ToolError;
+use toolyard_tool::{Secret, ToolError};
 
 use super::{Passage, normalize};
-use crate::config::{EmbeddingsConfig, Provider, Secret};
+use crate::config::{EmbeddingsConfig, Provider};
 
 /// How many passages a request has.
 pub(crate) const BATCH: usize = 32;
@@ -46,8 +46,8 @@ enum Side {
 }
 
 impl Remote {
-    pub(crate) fn new(config: &EmbeddingsConfig) -> Result<Self, ToolError> {
-        let missing = |key: &str| ToolError::new(format!("[packs.code.embeddings] has no `{key}`"));
+    pub(crate) fn new(config: &EmbeddingsConfig, table: &str) -> Result<Self, ToolError> {
+        let missing = |key: &str| ToolError::new(format!("{table} has no `{key}`"));
         let default = match config.provider {
             Provider::Ollama => Some("http://127.0.0.1:11434"),
             Provider::Openai => Some("https://api.openai.com/v1"),

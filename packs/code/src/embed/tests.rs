@@ -9,13 +9,13 @@ use serde_json::{Value, json};
 use super::*;
 
 /// Answers requests with one script, and passes on what it received: path, headers and body.
-struct Service {
-    address: String,
-    received: mpsc::Receiver<(String, String, Value)>,
+pub(crate) struct Service {
+    pub(crate) address: String,
+    pub(crate) received: mpsc::Receiver<(String, String, Value)>,
 }
 
 impl Service {
-    fn start(status: &'static str, answer: impl Fn(&Value) -> String + Send + 'static) -> Self {
+    pub(crate) fn start(status: &'static str, answer: impl Fn(&Value) -> String + Send + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = format!("http://{}", listener.local_addr().unwrap());
         let (sender, received) = mpsc::channel();
@@ -56,7 +56,7 @@ fn read(stream: &TcpStream) -> (String, String, Value) {
 }
 
 fn encoder(config: Value) -> Encoder {
-    Encoder::configured(&serde_json::from_value(config).unwrap()).unwrap()
+    Encoder::configured(&serde_json::from_value(config).unwrap(), "").unwrap()
 }
 
 fn passages() -> [Passage; 2] {

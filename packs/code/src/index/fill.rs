@@ -2,15 +2,16 @@
 //! need this; the fast model encodes while files are read.
 
 use std::sync::atomic::Ordering;
-use std::sync::{MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use parking_lot::MutexGuard;
 use toolyard_rank::DocumentId;
 use toolyard_tool::ToolError;
 
+use super::loaded::IndexedFile;
 use super::rank::quantized;
 use super::store::{StoredChunk, StoredFile};
-use super::{Index, IndexedFile, Size, passage};
+use super::{Index, Size, passage};
 use crate::embed::Passage;
 
 /// After a failure, missing vectors are computed again no sooner than this.
@@ -84,7 +85,7 @@ impl Index {
             }
             filled.push(file);
         }
-        let _alone = self.refreshing.lock().unwrap_or_else(PoisonError::into_inner);
+        let _alone = self.refreshing.lock();
         {
             let loaded = self.lock();
             filled.retain(|file| loaded.files.get(&file.path).is_some_and(|now| now.stamp == file.stamp));
@@ -115,7 +116,12 @@ impl Index {
         self.filling().failed.as_ref().map(|(_, reason)| reason.clone())
     }
 
+    /// Lets the next fill begin at once, although the last one failed.
+    pub(super) fn forget_failure(&self) {
+        self.filling().failed = None;
+    }
+
     fn filling(&self) -> MutexGuard<'_, Filling> {
-        self.filling.lock().unwrap_or_else(PoisonError::into_inner)
+        self.filling.lock()
     }
 }

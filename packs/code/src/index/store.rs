@@ -1,10 +1,11 @@
-//! The index on disk: one SQLite database per project, shared by all gateways of the user. A file and its chunks are
-//! written in one transaction, so an interrupted run loses only what it had not written yet.
+//! The index on disk: one SQLite database per project and model, shared by all gateways of the user. A file and its
+//! chunks are written in one transaction, so an interrupted run loses only what it had not written yet. Gateways with
+//! different models use different databases, so that vectors of different models are never compared.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use rusqlite::{Connection, OptionalExtension as _, Transaction, params};
+use rusqlite::{Connection, OpenFlags, OptionalExtension as _, Transaction, params};
 use sha2::{Digest as _, Sha256};
 
 use super::chunk::{CHUNKER, Chunk};
@@ -13,6 +14,8 @@ use super::chunk::{CHUNKER, Chunk};
 const SCHEMA: u32 = 1;
 /// How long another process may hold the database.
 const BUSY: Duration = Duration::from_secs(10);
+/// A database of another model, chunker or table layout is removed if it was not opened or changed for this long.
+const UNUSED: Duration = Duration::from_hours(30 * 24);
 
 /// Identifies the version of a file, to detect changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,6 +54,7 @@ pub(crate) struct StoredChunk {
 #[derive(Debug)]
 pub(crate) struct Store {
     connection: Connection,
+    path: PathBuf,
 }
 
 /// The folder of a project's index below the cache folder. Projects of the same name differ in the rest.
@@ -61,24 +65,27 @@ pub(crate) fn folder(cache: &Path, root: &Path) -> PathBuf {
 }
 
 impl Store {
-    /// Opens the index in `folder`. An index of another model, chunker or table layout is emptied.
+    /// Opens the index in `folder` that belongs to this model, chunker and table layout.
     pub(crate) fn open(folder: &Path, model: &str) -> rusqlite::Result<Self> {
         std::fs::create_dir_all(folder).map_err(|error| {
             rusqlite::Error::ToSqlConversionFailure(
                 format!("cannot make `{}`: {error}", folder.display()).into(),
             )
         })?;
-        let mut connection = Connection::open(folder.join("index.sqlite"))?;
+        let identity = format!("schema {SCHEMA}, chunker {CHUNKER}, model {model}");
+        let path = folder.join(file_name(&identity));
+        let mut connection = Connection::open(&path)?;
         connection.busy_timeout(BUSY)?;
         connection.pragma_update(None, "journal_mode", "wal")?;
         connection.pragma_update(None, "synchronous", "normal")?;
-        let identity = format!("schema {SCHEMA}, chunker {CHUNKER}, model {model}");
         let transaction = connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
         if identity_of(&transaction)?.as_deref() != Some(identity.as_str()) {
             reset(&transaction, &identity)?;
         }
         transaction.commit()?;
-        Ok(Self { connection })
+        touch(&path);
+        remove_unused(folder, UNUSED);
+        Ok(Self { connection, path })
     }
 
     /// Everything that is stored.
@@ -119,9 +126,95 @@ impl Store {
         transaction.commit()
     }
 
+    /// Whether the database was removed: what this writes is seen by no one else then.
+    pub(crate) fn is_gone(&self) -> bool {
+        !self.path.exists()
+    }
+
     /// Changes whenever another connection has written.
     pub(crate) fn version(&self) -> rusqlite::Result<i64> {
         self.connection.pragma_query_value(None, "data_version", |row| row.get(0))
+    }
+}
+
+/// Empties all databases of a folder; returns whether there was anything in them. The files stay: a gateway that has one
+/// of them open would go on with a removed file, which no one else sees. A damaged file is removed.
+pub(crate) fn clear(folder: &Path) -> rusqlite::Result<bool> {
+    let mut had_any = false;
+    for path in databases(folder) {
+        had_any |= match clear_database(&path) {
+            Err(error) if is_damaged(&error) => {
+                remove_all(&with_beside(&path));
+                true
+            }
+            cleared => cleared?,
+        };
+    }
+    Ok(had_any)
+}
+
+fn clear_database(path: &Path) -> rusqlite::Result<bool> {
+    let mut connection = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+    connection.busy_timeout(BUSY)?;
+    let transaction = connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
+    if identity_of(&transaction)?.is_none() {
+        return Ok(false);
+    }
+    transaction.execute("DELETE FROM chunks", [])?;
+    let files = transaction.execute("DELETE FROM files", [])?;
+    transaction.commit()?;
+    // Without this the file keeps its size; it fails while another gateway reads, and then the space is used again.
+    let _ = connection.execute_batch("VACUUM; PRAGMA wal_checkpoint(TRUNCATE);");
+    Ok(files > 0)
+}
+
+fn is_damaged(error: &rusqlite::Error) -> bool {
+    let code = error.sqlite_error_code();
+    matches!(code, Some(rusqlite::ErrorCode::NotADatabase | rusqlite::ErrorCode::DatabaseCorrupt))
+}
+
+fn databases(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let is_database = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "sqlite");
+    entries.map(|entry| entry.path()).filter(is_database).collect()
+}
+
+/// A database with the files that SQLite keeps beside it.
+fn with_beside(path: &Path) -> [PathBuf; 3] {
+    ["", "-wal", "-shm"].map(|end| {
+        let mut name = path.as_os_str().to_owned();
+        name.push(end);
+        PathBuf::from(name)
+    })
+}
+
+/// Databases of different identities have different names.
+fn file_name(identity: &str) -> String {
+    let digest = Sha256::digest(identity.as_bytes());
+    format!("index-{}.sqlite", &data_encoding::HEXLOWER.encode(&digest)[..16])
+}
+
+/// Marks a database as used now. Without the mark it is only removed, and made again, sooner.
+fn touch(path: &Path) {
+    if let Ok(file) = std::fs::File::options().write(true).open(path) {
+        let _ = file.set_modified(SystemTime::now());
+    }
+}
+
+fn remove_all(files: &[PathBuf]) {
+    for path in files {
+        let _ = std::fs::remove_file(path);
+    }
+}
+
+/// Removes databases that no gateway has used for `unused`.
+fn remove_unused(folder: &Path, unused: Duration) {
+    let modified = |path: &PathBuf| path.metadata().and_then(|metadata| metadata.modified()).ok();
+    for files in databases(folder).iter().map(|path| with_beside(path)) {
+        let newest = files.iter().filter_map(modified).max();
+        if newest.and_then(|at| at.elapsed().ok()).is_some_and(|age| age >= unused) {
+            remove_all(&files);
+        }
     }
 }
 
@@ -209,6 +302,35 @@ mod tests {
     }
 
     #[test]
+    fn two_gateways_with_different_models_never_see_vectors_of_the_other() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut first = Store::open(folder.path(), "m").unwrap();
+        first.write(&[file("a.py", "one")], &[]).unwrap();
+        let mut second = Store::open(folder.path(), "other").unwrap();
+        assert_eq!(names(&second), Vec::<String>::new());
+        second.write(&[file("a.py", "two"), file("b.py", "three")], &[]).unwrap();
+        assert_eq!(names(&first), ["one"]);
+        first.write(&[file("c.py", "four")], &["a.py".into()]).unwrap();
+        assert_eq!(names(&first), ["four"]);
+        assert_eq!(names(&second), ["two", "three"]);
+        assert_eq!(names(&Store::open(folder.path(), "m").unwrap()), ["four"]);
+    }
+
+    #[test]
+    fn a_database_that_is_no_longer_used_is_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let old = folder.path().join("index.sqlite");
+        std::fs::write(&old, "of another version").unwrap();
+        let store = Store::open(folder.path(), "m").unwrap();
+        assert!(old.exists(), "it is new");
+        let long_ago = SystemTime::now() - UNUSED - Duration::from_mins(1);
+        std::fs::File::options().write(true).open(&old).unwrap().set_modified(long_ago).unwrap();
+        drop(Store::open(folder.path(), "other").unwrap());
+        assert!(!old.exists());
+        assert_eq!(names(&store), Vec::<String>::new(), "the one in use stays");
+    }
+
+    #[test]
     fn a_second_gateway_sees_what_the_first_has_written() {
         let folder = tempfile::tempdir().unwrap();
         let mut first = Store::open(folder.path(), "m").unwrap();
@@ -217,6 +339,37 @@ mod tests {
         first.write(&[file("a.py", "one")], &[]).unwrap();
         assert_ne!(second.version().unwrap(), before);
         assert_eq!(names(&second), ["one"]);
+    }
+
+    #[test]
+    fn clearing_empties_every_database_for_all_who_have_it_open() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut first = Store::open(folder.path(), "m").unwrap();
+        let mut second = Store::open(folder.path(), "m").unwrap();
+        let other = Store::open(folder.path(), "other").unwrap();
+        first.write(&[file("a.py", "one")], &[]).unwrap();
+        let before = second.version().unwrap();
+        assert!(clear(folder.path()).unwrap());
+        assert!(!clear(folder.path()).unwrap(), "there is nothing left");
+        assert_ne!(second.version().unwrap(), before);
+        assert_eq!([&first, &second, &other].map(names).concat(), Vec::<String>::new());
+        second.write(&[file("b.py", "two")], &[]).unwrap();
+        assert_eq!(names(&first), ["two"], "both still use the same file");
+        assert!(!clear(&folder.path().join("nothing")).unwrap());
+    }
+
+    #[test]
+    fn clearing_removes_a_damaged_database() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(folder.path(), "m").unwrap();
+        let path = store.path.clone();
+        assert!(!store.is_gone());
+        drop(store);
+        std::fs::write(&path, "not a database, but long enough to be read as one".repeat(100)).unwrap();
+        assert!(Store::open(folder.path(), "m").is_err());
+        assert!(clear(folder.path()).unwrap());
+        assert!(!path.exists());
+        assert_eq!(names(&Store::open(folder.path(), "m").unwrap()), Vec::<String>::new());
     }
 
     #[test]

@@ -128,14 +128,63 @@ fn ignored_files_and_lock_files_are_not_indexed() {
 }
 
 #[test]
+fn a_file_of_additions_limits_the_index_to_the_paths_globs_and_folders_that_it_names() {
+    let scene = Scene::new(&FILES);
+    scene.write(".ignore", "/gen/\n");
+    for path in ["tools/a.py", "tools/deep/b.py", "tools/c.rs", "other/a.py", "gen/d.py", "lib/src/e.rs"] {
+        scene.write(path, "fn x() {}\n");
+    }
+    let index = scene.open();
+    let check = |additions: &str, expected: &[&str]| {
+        scene.write(ADD_FILE, additions);
+        update(&index);
+        let loaded = index.lock();
+        let mut found: Vec<&str> = loaded.files.keys().map(|path| path.to_str().unwrap()).collect();
+        found.sort_unstable();
+        assert_eq!(found, expected, "{additions}");
+    };
+    check("# folders\ntools\n", &["tools/a.py", "tools/c.rs", "tools/deep/b.py"]);
+    check("./src/files.rs\n/README.md\n", &["README.md", "src/files.rs"]);
+    check("/src/\n", &["src/files.rs", "src/process.py"]);
+    check("src\n", &["lib/src/e.rs", "src/files.rs", "src/process.py"]);
+    check("tools/*.py\n**/deep/*\n", &["tools/a.py", "tools/deep/b.py"]);
+    check("*.py\n!other/*.py\ngen/d.py\n", &["src/process.py", "tools/a.py", "tools/deep/b.py"]);
+    check("missing\n", &[]);
+    let all = ["README.md", "lib/src/e.rs", "other/a.py", "src/files.rs", "src/process.py"];
+    check("\n# nothing is named\n", &[&all[..], &["tools/a.py", "tools/c.rs", "tools/deep/b.py"]].concat());
+}
+
+#[test]
+fn an_index_stays_small_over_thousands_of_edits() {
+    let scene = Scene::new(&FILES);
+    let index = scene.open();
+    update(&index);
+    let (slots, edits) = (index.lock().entries.len(), 2_500);
+    for edit in 0..edits {
+        let text = format!("fn edited_{edit}() {{}}\n\nfn second_{edit}() {{}}\n");
+        let chunks = chunks(Path::new("src/files.rs"), &text).into_iter();
+        let chunks = chunks.map(|chunk| StoredChunk { chunk, vector: None }).collect();
+        let stamp = Stamp::of(&scene.root().join("src/files.rs")).unwrap();
+        index.write(vec![StoredFile { path: "src/files.rs".into(), stamp, chunks }], &[]).unwrap();
+        let now = index.lock().entries.len();
+        assert!(now < slots + 2_100, "{now} slots after {edit} edits");
+    }
+    for (name, is_there) in [("edited_2499", true), ("second_2499", true), ("edited_2498", false)] {
+        assert_eq!(names(&index, name, &Filter::default()).contains(&name.to_owned()), is_there, "{name}");
+    }
+    assert_eq!(index.size().chunks, 5);
+    assert_eq!(scene.open().size(), index.size(), "what is stored is the same");
+}
+
+#[test]
 fn a_cancelled_update_goes_on_where_it_stopped() {
     let many: Vec<(String, String)> =
         (0..450).map(|n| (format!("f{n}.py"), format!("def f{n}():\n    pass\n"))).collect();
     let many: Vec<(&str, &str)> = many.iter().map(|(path, text)| (path.as_str(), text.as_str())).collect();
     let scene = Scene::new(&many);
     let index = scene.open();
-    let asked = std::cell::Cell::new(0);
-    let go_on = || asked.replace(asked.get() + 1) < 2;
+    let asked = std::sync::atomic::AtomicUsize::new(0);
+    let go_on = || asked.fetch_add(1, std::sync::atomic::Ordering::SeqCst) < 2;
     let first = index.refresh(&go_on, &|_, _| {}).unwrap();
     assert_eq!((first.indexed_files, first.cancelled), (400, true));
     assert_eq!(update(&scene.open()), (50, 0, 400));

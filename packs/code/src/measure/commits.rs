@@ -5,14 +5,16 @@
 
 use std::collections::HashMap;
 use std::error::Error;
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 use std::path::PathBuf;
 
 use serde::Deserialize;
 use toolyard_rank::{Document, Index};
 
+use super::goals::{Goals, Report};
 use super::{Contender, Vectors, fused};
-use crate::embed::{Passage, on_all_cores};
+use crate::background::on_all_cores;
+use crate::embed::Passage;
 use crate::index::rank::{Form, NAME_EXTRA, path_words};
 
 const WEIGHTS: [f32; 7] = [8.0, 16.0, 24.0, 32.0, 48.0, 64.0, 96.0];
@@ -20,12 +22,18 @@ const WEIGHTS: [f32; 7] = [8.0, 16.0, 24.0, 32.0, 48.0, 64.0, 96.0];
 const PATH_WEIGHTS: [u8; 3] = [0, 1, 3];
 /// How many characters of a function are read.
 const MOST: usize = 2000;
+/// The heads of the tables.
+const REPOSITORIES: &str = "| repository | used for | functions | questions | commit |";
+const METHODS: &str = "| method | no path words | path words ×1 | path words ×3 |";
+const CHANGES: &str = "| change | MRR@10 | 95 % of the samples | R@10 | 95 % of the samples |";
 /// How many samples an interval is made of.
 const SAMPLES: usize = 4000;
 
 #[derive(Deserialize)]
 struct Repository {
     repo: String,
+    /// The newest commit of the clone.
+    head: String,
     split: Split,
     docs: Vec<Function>,
     queries: Vec<Question>,
@@ -77,20 +85,50 @@ type Answered = (f64, f64);
 struct Results(HashMap<Setting, Vec<(Split, Vec<Answered>)>>);
 
 /// Reads the sets, one for each repository, and returns the tables.
-pub fn commits(sets: &[PathBuf], contenders: &[Contender]) -> Result<String, Box<dyn Error>> {
+pub fn commits(sets: &[PathBuf], contenders: &[Contender]) -> Result<Report, Box<dyn Error>> {
+    let mut asked = 0;
     let mut results = Results::default();
-    let mut text = String::from("| repository | used for | functions | questions |\n|---|---|---|---|\n");
+    let mut text = format!("{REPOSITORIES}\n|---|---|---|---|---|\n");
     for set in sets {
         let repository: Repository = serde_json::from_slice(&std::fs::read(set)?)?;
         let used = if repository.split == Split::Dev { "choosing weights" } else { "figures" };
         let (functions, questions) = (repository.docs.len(), repository.queries.len());
-        let _ =
-            writeln!(text, "| {} | {used} | {functions} | {questions} |", repository.repo.replace('+', "/"));
+        let name = repository.repo.replace('+', "/");
+        let commit = repository.head.get(..12).unwrap_or(&repository.head);
+        let _ = writeln!(text, "| {name} | {used} | {functions} | {questions} | {commit} |");
         measure(&repository, contenders, &mut results)?;
+        asked += questions;
     }
     let names: Vec<&'static str> = contenders.iter().map(|contender| contender.name).collect();
     tables(&mut text, &results, &names);
-    Ok(text)
+    Ok(goals(&results, asked).after(&text))
+}
+
+/// The published figures, MRR@10 and R@10 with path words ×3, and their order.
+fn goals(results: &Results, asked: usize) -> Goals<'static> {
+    let mut goals = Goals::of("commits");
+    let found = |path, model: Option<&'static str>| {
+        let meaning = if model.is_some() { Meaning::AsTools } else { Meaning::None };
+        results.means(Setting { path, model, meaning }, Split::Test)
+    };
+    let (words, none) = (found(3, None), found(0, None));
+    let (fast, precise) = (found(3, Some("static128")), found(3, Some("tiny1x128")));
+    goals.state("at least 1,500 questions", asked >= 1500, &asked.to_string());
+    let published = [
+        ("words without paths", none, (0.610, 0.741)),
+        ("words", words, (0.641, 0.767)),
+        ("words + static128", fast, (0.654, 0.771)),
+        ("words + tiny1x128", precise, (0.649, 0.760)),
+    ];
+    for (method, found, published) in published {
+        goals.reach(method, found.0, published.0);
+        goals.reach(&format!("{method}, R@10,"), found.1, published.1);
+    }
+    goals.better(("words without paths", none.0), ("words", words.0));
+    goals.better(("words", words.0), ("words + static128", fast.0));
+    goals.better(("words", words.0), ("words + tiny1x128", precise.0));
+    goals.better(("words + tiny1x128", precise.0), ("words + static128", fast.0));
+    goals
 }
 
 fn measure(
@@ -128,7 +166,8 @@ fn measure(
                 }
             }
             answered
-        });
+        })
+        .map_err(|error| error.message().to_owned())?;
         results.add(repository.split, answered);
     }
     Ok(())
@@ -229,21 +268,55 @@ impl Results {
         (0..WEIGHTS.len()).max_by(|a, b| quality(a).total_cmp(&quality(b))).unwrap_or_default()
     }
 
-    /// How much one setting is better than another, and between which figures 95 % of the samples are.
-    fn difference(&self, better: Setting, than: Setting) -> (f64, f64, f64) {
+    /// How much better a figure is in one setting than in another.
+    fn difference(&self, better: Setting, than: Setting, figure: fn(&Answered) -> f64) -> Difference {
         let mut random = 11_u64;
         let pairs: Vec<Vec<f64>> = self
             .repositories(better, Split::Test)
             .iter()
             .zip(self.repositories(than, Split::Test))
-            .map(|(a, b)| a.iter().zip(b).map(|(a, b)| a.0 - b.0).collect())
+            .map(|(a, b)| a.iter().zip(b).map(|(a, b)| figure(a) - figure(b)).collect())
             .collect();
         let mut samples: Vec<f64> = (0..SAMPLES)
             .map(|_| pairs.iter().map(|pairs| sample(pairs, &mut random)).sum::<f64>() / as_f64(pairs.len()))
             .collect();
         samples.sort_by(f64::total_cmp);
         let mean = samples.iter().sum::<f64>() / as_f64(SAMPLES);
-        (mean, samples[SAMPLES / 40], samples[SAMPLES - SAMPLES / 40 - 1])
+        Difference { mean, low: samples[SAMPLES / 40], high: samples[SAMPLES - SAMPLES / 40 - 1] }
+    }
+
+    /// The changes whose effect is shown: more path words, and each model at each weight of the path words.
+    fn changes(&self, models: &[&'static str]) -> Vec<(String, Setting, Setting)> {
+        let words = |path| Setting { path, model: None, meaning: Meaning::None };
+        let more = |path| (format!("path words ×{path} instead of none"), words(path), words(0));
+        let mut changes = vec![more(1), more(3)];
+        for &model in models {
+            for path in PATH_WEIGHTS {
+                let at = self.tuned(path, model);
+                let ways = [
+                    (format!("weight {}", WEIGHTS[at]), Meaning::Weight(at)),
+                    ("as the tools do".to_owned(), Meaning::AsTools),
+                ];
+                changes.extend(ways.map(|(way, meaning)| {
+                    let name = format!("{model} added, path words ×{path}, {way}");
+                    (name, Setting { path, model: Some(model), meaning }, words(path))
+                }));
+            }
+        }
+        changes
+    }
+}
+
+/// A mean difference, and between which figures 95 % of the samples are.
+struct Difference {
+    mean: f64,
+    low: f64,
+    high: f64,
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:+.3} | {:+.3} to {:+.3}", self.mean, self.low, self.high)
     }
 }
 
@@ -259,10 +332,7 @@ fn sample(numbers: &[f64], random: &mut u64) -> f64 {
 }
 
 fn tables(text: &mut String, results: &Results, models: &[&'static str]) {
-    let _ = writeln!(
-        text,
-        "\nMRR@10 / R@10:\n\n| method | no path words | path words ×1 | path words ×3 |\n|---|---|---|---|"
-    );
+    let _ = writeln!(text, "\nMRR@10 / R@10:\n\n{METHODS}\n|---|---|---|---|");
     row(text, results, "words", |path| {
         (Setting { path, model: None, meaning: Meaning::None }, String::new())
     });
@@ -281,26 +351,11 @@ fn tables(text: &mut String, results: &Results, models: &[&'static str]) {
             (Setting { path, model: Some(model), meaning: Meaning::AsTools }, String::new())
         });
     }
-    let words = |path| Setting { path, model: None, meaning: Meaning::None };
-    let _ = writeln!(text, "\n| change | MRR@10 | 95 % of the samples |\n|---|---|---|");
-    let mut changes = vec![("path words ×3 instead of none".to_owned(), words(3), words(0))];
-    for &model in models {
-        let meaning = Meaning::Weight(results.tuned(3, model));
-        changes.push((
-            format!("{model} added, path words ×3"),
-            Setting { path: 3, model: Some(model), meaning },
-            words(3),
-        ));
-        let meaning = Meaning::AsTools;
-        changes.push((
-            format!("{model} added as the tools do"),
-            Setting { path: 3, model: Some(model), meaning },
-            words(3),
-        ));
-    }
-    for (name, better, than) in changes {
-        let (mean, low, high) = results.difference(better, than);
-        let _ = writeln!(text, "| {name} | {mean:+.3} | {low:+.3} to {high:+.3} |");
+    let _ = writeln!(text, "\n{CHANGES}\n|---|---|---|---|---|");
+    for (name, better, than) in results.changes(models) {
+        let reciprocal = results.difference(better, than, |answer| answer.0);
+        let recall = results.difference(better, than, |answer| answer.1);
+        let _ = writeln!(text, "| {name} | {reciprocal} | {recall} |");
     }
 }
 
@@ -311,4 +366,66 @@ fn row(text: &mut String, results: &Results, name: &str, setting: impl Fn(u8) ->
         format!("{reciprocal:.3} / {recall:.3}{note}")
     });
     let _ = writeln!(text, "| {name} | {} |", cells.join(" | "));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two repositories with as many questions each, all with these answers.
+    fn add(results: &mut Results, setting: Setting, answers: &[Answered]) {
+        for split in [Split::Test, Split::Dev, Split::Test] {
+            results.add(split, answers.iter().map(|answer| vec![(setting, *answer)]).collect());
+        }
+    }
+
+    fn measured() -> Results {
+        let mut results = Results::default();
+        let all = |answer: Answered| vec![answer; 40];
+        let mixed = |a: Answered, b: Answered| [a, b].repeat(20);
+        for path in PATH_WEIGHTS {
+            add(&mut results, Setting { path, model: None, meaning: Meaning::None }, &all((0.5, 0.6)));
+            let own = |meaning| Setting { path, model: Some("m"), meaning };
+            add(&mut results, own(Meaning::Alone), &all((0.1, 0.1)));
+            add(&mut results, own(Meaning::AsTools), &mixed((0.5, 1.0), (0.6, 0.4)));
+            for at in 0..WEIGHTS.len() {
+                add(&mut results, own(Meaning::Weight(at)), &all((if at == 2 { 0.7 } else { 0.4 }, 0.5)));
+            }
+        }
+        results
+    }
+
+    #[test]
+    fn each_change_has_intervals_of_both_figures_at_each_weight_of_the_path_words() {
+        let mut text = String::new();
+        tables(&mut text, &measured(), &["m"]);
+        let changes: Vec<&str> = text.split(CHANGES).nth(1).unwrap().trim().lines().skip(1).collect();
+        let same = "+0.000 | +0.000 to +0.000";
+        let tuned = "+0.200 | +0.200 to +0.200 | -0.100 | -0.100 to -0.100 |";
+        assert_eq!(changes.len(), 8, "{text}");
+        assert_eq!(changes[0], format!("| path words ×1 instead of none | {same} | {same} |"));
+        for (at, path) in PATH_WEIGHTS.into_iter().enumerate() {
+            assert_eq!(changes[2 + 2 * at], format!("| m added, path words ×{path}, weight 24 | {tuned}"));
+        }
+        assert!(
+            changes[3].starts_with("| m added, path words ×0, as the tools do | +0.050 | +0.0"),
+            "{text}"
+        );
+        let tools = measured();
+        let setting = |meaning, model| Setting { path: 0, model, meaning };
+        let recall =
+            tools.difference(setting(Meaning::AsTools, Some("m")), setting(Meaning::None, None), |answer| {
+                answer.1
+            });
+        assert!((recall.mean - 0.1).abs() < 0.01 && recall.low < 0.06 && recall.high > 0.14);
+        assert!(recall.low > 0.0 && recall.high < 0.2);
+    }
+
+    #[test]
+    fn the_readme_has_the_tables_that_are_printed() {
+        let readme = include_str!("../../../../bench/search/README.md");
+        for head in [REPOSITORIES, METHODS, CHANGES, super::super::functions::METHODS] {
+            assert!(readme.contains(&format!("\n{head}\n")), "{head}");
+        }
+    }
 }

@@ -7,9 +7,11 @@ use std::path::Path;
 
 use toolyard_rank::{Document, Index, terms};
 
+use super::goals::{Report, of_functions};
 use super::plain::plain;
 use super::{Contender, Function, Vectors, fused};
-use crate::embed::{Passage, on_all_cores};
+use crate::background::on_all_cores;
+use crate::embed::Passage;
 use crate::index::rank::NAME_EXTRA;
 
 /// Questions of a set that are asked.
@@ -33,28 +35,34 @@ struct Question<'a> {
     is_unnamed: bool,
 }
 
-/// Reads a set and returns a table of its figures.
-pub fn functions(set: &Path, contenders: &[Contender]) -> Result<String, Box<dyn Error>> {
+/// The head of the table.
+pub(super) const METHODS: &str = "| method | MRR@10 | R@1 | R@10 | R@10, no word of the name | documents/s |";
+const NO_PANIC: &str = "scores are compared without a panic";
+
+/// Reads a set and returns a table of its figures, and whether they reach the published ones.
+pub fn functions(set: &Path, contenders: &[Contender]) -> Result<Report, Box<dyn Error>> {
     let text = std::fs::read_to_string(set)?;
+    let name = set.file_stem().unwrap_or_default().to_string_lossy();
     let functions = text.lines().map(serde_json::from_str).collect::<Result<Vec<Function>, _>>()?;
     let all: Vec<Question<'_>> = functions.iter().enumerate().filter_map(question).collect();
     let (asked, rest) = all.split_at(all.len().min(QUESTIONS));
     let tuning = &rest[..rest.len().min(QUESTIONS)];
     let mut table = format!(
-        "{} functions, {} questions\n\n| method | MRR@10 | R@1 | R@10 | R@10, no word of the name | documents/s |\n|---|---|---|---|---|---|\n",
+        "{} functions, {} questions\n\n{METHODS}\n|---|---|---|---|---|---|\n",
         functions.len(),
         asked.len()
     );
     let plain = plain(&functions);
     row(&mut table, "BM25, plain words", asked, None, |question| plain.scores(question.text));
     let lexical = lexical(&functions);
-    row(&mut table, "words", asked, None, |question| lexical.scores(question.text));
+    let words = row(&mut table, "words", asked, None, |question| lexical.scores(question.text));
+    let mut measured = vec![("words".to_owned(), words)];
     let passage = |function: &Function| Passage { name: function.name.clone(), text: function.code.clone() };
     let passages: Vec<Passage> = functions.iter().map(passage).collect();
     let questions: Vec<&str> = asked.iter().chain(tuning).map(|question| question.text).collect();
     for contender in contenders {
         let vectors = Vectors::of(&contender.encoder, &passages, &questions)?;
-        row(&mut table, contender.name, asked, Some(vectors.per_second), |question| {
+        let alone = row(&mut table, contender.name, asked, Some(vectors.per_second), |question| {
             vectors.scores(question.text)
         });
         let scores = |question: &Question<'_>, weight: f32| {
@@ -63,11 +71,12 @@ pub fn functions(set: &Path, contenders: &[Contender]) -> Result<String, Box<dyn
         let quality = |weight: f32| figures(tuning, |question| scores(question, weight)).mrr();
         let best =
             WEIGHTS.into_iter().max_by(|a, b| quality(*a).total_cmp(&quality(*b))).unwrap_or(WEIGHTS[0]);
-        row(&mut table, &format!("words + {best} · {}", contender.name), asked, None, |question| {
-            scores(question, best)
-        });
+        let method = format!("words + {best} · {}", contender.name);
+        let added = row(&mut table, &method, asked, None, |question| scores(question, best));
+        measured.push((contender.name.to_owned(), alone));
+        measured.push((format!("words + {}", contender.name), added));
     }
-    Ok(table)
+    Ok(of_functions(&name, &measured).after(&table))
 }
 
 fn question((answer, function): (usize, &Function)) -> Option<Question<'_>> {
@@ -77,16 +86,18 @@ fn question((answer, function): (usize, &Function)) -> Option<Question<'_>> {
     Some(Question { text, answer, is_unnamed })
 }
 
+/// Adds a row to the table, and returns its MRR@10.
 fn row(
     table: &mut String,
     method: &str,
     asked: &[Question<'_>],
     per_second: Option<f64>,
     scores: impl Fn(&Question<'_>) -> Vec<f32> + Sync,
-) {
+) -> f64 {
     let all = figures(asked, &scores);
     let unnamed: Vec<&Question<'_>> = asked.iter().filter(|question| question.is_unnamed).collect();
-    let unnamed = total(on_all_cores(&unnamed, |question| place(question, &scores(question))));
+    let unnamed =
+        total(on_all_cores(&unnamed, |question| place(question, &scores(question))).expect(NO_PANIC));
     let speed = per_second.map(|speed| format!("{speed:.0}")).unwrap_or_default();
     let _ = writeln!(
         table,
@@ -96,10 +107,11 @@ fn row(
         all.in_ten / all.count,
         unnamed.in_ten / unnamed.count
     );
+    all.mrr()
 }
 
 fn figures(asked: &[Question<'_>], scores: impl Fn(&Question<'_>) -> Vec<f32> + Sync) -> Figures {
-    total(on_all_cores(asked, |question| place(question, &scores(question))))
+    total(on_all_cores(asked, |question| place(question, &scores(question))).expect(NO_PANIC))
 }
 
 /// Where the answer is: the number of functions with a better score, and half of those with the same.

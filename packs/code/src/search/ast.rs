@@ -112,6 +112,8 @@ fn as_match(path: &Path, matched: &NodeMatch<'_, StrDoc<SupportLang>>) -> Match 
         column: start.column(matched) + 1,
         end_line: matched.end_pos().line() + 1,
         text: matched.text().into_owned(),
+        before: Vec::new(),
+        after: Vec::new(),
     }
 }
 
@@ -142,9 +144,11 @@ pub(crate) fn rewrite(
 /// Matches inside a match that is replaced are left alone, or the edits would overlap.
 fn rewritten(tree: &AstGrep<StrDoc<SupportLang>>, pattern: &Pattern, replacement: &str) -> (String, usize) {
     let source = tree.source();
-    let (mut after, mut copied, mut changes) = (String::with_capacity(source.len()), 0, 0);
+    let mut after = String::with_capacity(source.len());
+    let mut copied = 0;
+    let mut changes = 0;
     for matched in tree.root().find_all(pattern) {
-        let range = replacement.get_replaced_range(&matched, pattern);
+        let range = matched.range();
         if range.start < copied {
             continue;
         }

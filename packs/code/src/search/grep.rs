@@ -4,7 +4,9 @@ use std::path::Path;
 
 use grep_matcher::Matcher as _;
 use grep_regex::{RegexMatcher, RegexMatcherBuilder};
-use grep_searcher::{BinaryDetection, Searcher, SearcherBuilder, Sink, SinkMatch};
+use grep_searcher::{
+    BinaryDetection, Searcher, SearcherBuilder, Sink, SinkContext, SinkContextKind, SinkMatch,
+};
 use toolyard_tool::ToolError;
 
 use super::{Match, Matches, column};
@@ -17,6 +19,8 @@ pub(crate) struct Query<'a> {
     pub(crate) pattern: &'a str,
     pub(crate) file_pattern: Option<&'a str>,
     pub(crate) ignore_case: bool,
+    /// How many lines around each match are listed, too.
+    pub(crate) context: usize,
     pub(crate) limit: usize,
 }
 
@@ -27,8 +31,12 @@ pub(crate) fn grep(place: &Place, query: &Query<'_>, go_on: &dyn Fn() -> bool) -
         Some(glob) => Walk::matching(place.project.root(), glob)?,
         None => Walk::default(),
     };
-    let mut searcher =
-        SearcherBuilder::new().binary_detection(BinaryDetection::quit(0)).line_number(true).build();
+    let mut searcher = SearcherBuilder::new()
+        .binary_detection(BinaryDetection::quit(0))
+        .line_number(true)
+        .before_context(query.context)
+        .after_context(query.context)
+        .build();
     let mut found = Matches { project: place.project.root().display().to_string(), ..Matches::default() };
     for path in walk.files(place) {
         if !go_on() {
@@ -36,7 +44,14 @@ pub(crate) fn grep(place: &Place, query: &Query<'_>, go_on: &dyn Fn() -> bool) -
         }
         let Some(file) = place.project.open(&path) else { continue };
         found.files += 1;
-        let mut sink = Lines { matcher: &matcher, path: &path, limit: query.limit, found: &mut found };
+        let mut sink = Lines {
+            matcher: &matcher,
+            path: &path,
+            limit: query.limit,
+            before: Vec::new(),
+            is_listed: false,
+            found: &mut found,
+        };
         // A file that cannot be read to its end has what was found up to there.
         let _ = searcher.search_file(&matcher, &file, &mut sink);
     }
@@ -58,6 +73,10 @@ struct Lines<'a> {
     matcher: &'a RegexMatcher,
     path: &'a Path,
     limit: usize,
+    /// Lines that belong to the next match.
+    before: Vec<String>,
+    /// Whether the last match is listed, so that the lines after it are.
+    is_listed: bool,
     found: &'a mut Matches,
 }
 
@@ -66,21 +85,39 @@ impl Sink for Lines<'_> {
 
     fn matched(&mut self, _: &Searcher, matched: &SinkMatch<'_>) -> Result<bool, Self::Error> {
         self.found.total += 1;
-        if self.found.list.len() < self.limit {
-            let line = String::from_utf8_lossy(matched.bytes());
-            let line = line.trim_end_matches(['\n', '\r']);
-            let at = first_match(self.matcher, line);
+        let before = std::mem::take(&mut self.before);
+        self.is_listed = self.found.list.len() < self.limit;
+        if self.is_listed {
+            let line = text_of(matched.bytes());
+            let at = first_match(self.matcher, &line);
             let number = usize::try_from(matched.line_number().unwrap_or(1)).unwrap_or(usize::MAX);
             self.found.list.push(Match {
                 file: self.path.display().to_string(),
                 line: number,
-                column: column(line, at),
+                column: column(&line, at),
                 end_line: number,
-                text: super::shorten(line, 1000),
+                text: super::shorten(&line, 1000),
+                before,
+                after: Vec::new(),
             });
         }
         Ok(true)
     }
+
+    fn context(&mut self, _: &Searcher, context: &SinkContext<'_>) -> Result<bool, Self::Error> {
+        let line = super::shorten(&text_of(context.bytes()), 1000);
+        match (context.kind(), self.found.list.last_mut()) {
+            (SinkContextKind::After, Some(last)) if self.is_listed => last.after.push(line),
+            (SinkContextKind::Before, _) => self.before.push(line),
+            _ => {}
+        }
+        Ok(true)
+    }
+}
+
+/// A line without its end.
+fn text_of(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).trim_end_matches(['\n', '\r']).to_owned()
 }
 
 fn first_match(matcher: &RegexMatcher, line: &str) -> usize {
@@ -107,7 +144,7 @@ mod tests {
             std::fs::write(folder.path().join(path), text).unwrap();
         }
         let place = Projects::new(vec![folder.path().to_owned()], false).locate(".", None).unwrap();
-        let query = Query { pattern, file_pattern, ignore_case: false, limit: 100 };
+        let query = Query { pattern, file_pattern, ignore_case: false, context: 0, limit: 100 };
         let found = grep(&place, &query, &|| true).unwrap();
         let found: Vec<(&str, usize, usize)> =
             found.list.iter().map(|found| (found.file.as_str(), found.line, found.column)).collect();
@@ -123,8 +160,33 @@ mod tests {
     }
 
     #[test]
+    fn lines_around_matches_are_listed_once_and_only_for_matches_that_are_listed() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("a.txt"), "1\n2\nx3\n4\nx5\n6\n7\n8\n9\nx10\n11\n").unwrap();
+        let place = Projects::new(vec![folder.path().to_owned()], false).locate(".", None).unwrap();
+        let found = |limit| {
+            let query = Query { pattern: "x", file_pattern: None, ignore_case: false, context: 2, limit };
+            grep(&place, &query, &|| true).unwrap()
+        };
+        let all = "a.txt-1- 1\na.txt-2- 2\na.txt:3:1: x3\na.txt-4- 4\na.txt:5:1: x5\na.txt-6- 6\na.txt-7- 7\n\
+                   a.txt-8- 8\na.txt-9- 9\na.txt:10:1: x10\na.txt-11- 11\n";
+        assert_eq!(found(10).to_text(), all);
+        let first = found(1);
+        assert_eq!(
+            (&first.list[0].before[..], &first.list[0].after[..], first.total),
+            (&["1".to_owned(), "2".to_owned()][..], &["4".to_owned()][..], 3)
+        );
+        let query = Query { pattern: "2|10", file_pattern: None, ignore_case: false, context: 1, limit: 9 };
+        let apart = grep(&place, &query, &|| true).unwrap().to_text();
+        assert_eq!(
+            apart,
+            "a.txt-1- 1\na.txt:2:1: 2\na.txt-3- x3\n--\na.txt-9- 9\na.txt:10:2: x10\na.txt-11- 11\n"
+        );
+    }
+
+    #[test]
     fn an_invalid_expression_is_an_error_that_names_it() {
-        let query = Query { pattern: "(", file_pattern: None, ignore_case: false, limit: 1 };
+        let query = Query { pattern: "(", file_pattern: None, ignore_case: false, context: 0, limit: 1 };
         assert!(matcher(&query).unwrap_err().message().contains("`(` is not a valid regular expression"));
     }
 }

@@ -14,7 +14,7 @@ pub(crate) enum SearchType {
     Ast,
     /// By meaning.
     Semantic,
-    /// By meaning, then by syntax or text.
+    /// By meaning; results whose code has the parts of the query, by text or syntax, come first.
     Hybrid,
     /// By regular expression.
     Grep,
@@ -76,7 +76,7 @@ pub(crate) fn route(query: &str) -> SearchType {
 }
 
 /// `$NAME` or `$$$`, which only patterns have.
-fn has_metavariable(query: &str) -> bool {
+pub(crate) fn has_metavariable(query: &str) -> bool {
     query.contains("$$$")
         || query
             .split('$')

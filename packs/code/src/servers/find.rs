@@ -5,9 +5,9 @@
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
+use parking_lot::Mutex;
 use tokio::io::AsyncReadExt as _;
 use toolyard_tool::Host;
 use toolyard_tool::host::ChildCommand;
@@ -52,7 +52,7 @@ impl Finder {
         };
         let Some(probe) = &server.probe else { return Ok(Found { program, version: None }) };
         let changed = program.metadata().and_then(|metadata| metadata.modified()).ok();
-        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&program).cloned();
+        let known = self.0.lock().get(&program).cloned();
         if let Some(tried) = known.filter(|tried| tried.changed == changed) {
             return tried.outcome;
         }
@@ -63,7 +63,7 @@ impl Finder {
         // A program that failed may work after something else was installed.
         if outcome.is_ok() {
             let tried = Tried { changed, outcome: outcome.clone() };
-            self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(program, tried);
+            self.0.lock().insert(program, tried);
         }
         outcome
     }

@@ -3,9 +3,10 @@
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::sync::Notify;
@@ -94,11 +95,11 @@ impl Default for Use {
 
 impl Use {
     pub(crate) fn touch(&self) {
-        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+        *self.last.lock() = Instant::now();
     }
 
     pub(crate) fn last(&self) -> Instant {
-        *self.last.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.last.lock()
     }
 }
 
@@ -265,7 +266,7 @@ async fn next(
 
 impl Running {
     fn note(&self, path: PathBuf, happened: Happened) {
-        let mut changed = self.changed.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut changed = self.changed.lock();
         if changed.len() >= MAX_CHANGED {
             return;
         }
@@ -280,7 +281,7 @@ impl Running {
 
     /// Passes on what changed on the disk; returns the open files whose text is another.
     pub(crate) fn refresh(&self) -> Result<Vec<PathBuf>, LspError> {
-        let changed = std::mem::take(&mut *self.changed.lock().unwrap_or_else(PoisonError::into_inner));
+        let changed = std::mem::take(&mut *self.changed.lock());
         let files: Vec<(PathBuf, FileChange)> = changed
             .into_iter()
             .map(|(path, happened)| {
@@ -328,7 +329,7 @@ impl Running {
     }
 
     fn known(&self, path: &Path) -> Option<Value> {
-        self.pulled.lock().unwrap_or_else(PoisonError::into_inner).get(path).cloned()
+        self.pulled.lock().get(path).cloned()
     }
 
     /// Asks for the diagnostics of an open file.
@@ -336,7 +337,7 @@ impl Running {
         let params = json!({ "textDocument": { "uri": uri_of(path) } });
         let answer = self.session.request("textDocument/diagnostic", params, PULL).await?;
         let list = answer["items"].clone();
-        let mut pulled = self.pulled.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut pulled = self.pulled.lock();
         if pulled.len() < MAX_CHANGED {
             pulled.insert(path.to_owned(), list.clone());
         }
@@ -352,7 +353,7 @@ pub(crate) fn diagnostics_uri(path: &Path) -> String {
 async fn keep_tail(mut from: Box<dyn AsyncRead + Send + Unpin>, kept: &Mutex<Vec<u8>>) {
     let mut part = [0; 1024];
     while let Ok(count @ 1..) = from.read(&mut part).await {
-        let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = kept.lock();
         kept.extend_from_slice(&part[..count]);
         let excess = kept.len().saturating_sub(MAX_STDERR);
         kept.drain(..excess);
@@ -361,7 +362,7 @@ async fn keep_tail(mut from: Box<dyn AsyncRead + Send + Unpin>, kept: &Mutex<Vec
 
 /// A reason with the last line of the error output.
 fn with_stderr(reason: &str, stderr: &Mutex<Vec<u8>>) -> String {
-    let kept = stderr.lock().unwrap_or_else(PoisonError::into_inner);
+    let kept = stderr.lock();
     let text = String::from_utf8_lossy(&kept);
     match text.lines().rfind(|line| !line.trim().is_empty()) {
         Some(line) => {

@@ -2,10 +2,11 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader, DuplexStream};
 use tokio::sync::watch;
@@ -84,7 +85,7 @@ impl Script {
     ) {
         while let Some(message) = read(&mut input).await {
             let method = message["method"].as_str().unwrap_or_default().to_owned();
-            self.received.lock().unwrap().push(message.clone());
+            self.received.lock().push(message.clone());
             if self.crashes_on == Some(method.as_str()) {
                 errors.write_all(b"thread panicked: out of cheese\n").await.unwrap();
                 break;
@@ -112,7 +113,7 @@ impl Script {
     }
 
     fn received(&self, method: &str) -> usize {
-        self.received.lock().unwrap().iter().filter(|message| message["method"] == method).count()
+        self.received.lock().iter().filter(|message| message["method"] == method).count()
     }
 }
 

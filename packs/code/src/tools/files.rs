@@ -13,7 +13,7 @@ use toolyard_tool::host::ChildCommand;
 use toolyard_tool::{Context, ToolError, WithText, clamp, tool};
 
 use super::{Code, here};
-use crate::change::{self, FileChange};
+use crate::change::FileChange;
 use crate::project::{Project, jail_error};
 
 /// Characters of a text that are returned.
@@ -165,7 +165,7 @@ pub(crate) fn replace(code: &Code, context: &Context, args: Replace) -> Result<S
         .hint("give more of the text around it, or set `expected_replacements`"));
     }
     let after = text.replace(&args.old_string, &args.new_string);
-    let changed = FileChange { path: place.below.clone(), before: change::checksum(&text), after };
+    let changed = FileChange::new(&place.below, &text, &after);
     code.journals.apply(&place.project, &[changed])?;
     Ok(format!("Replaced the text {found} times in `{}`.", place.below.display()))
 }

@@ -7,9 +7,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use toolyard_tool::{Context, ToolError, WithText, clamp, tool};
 
-use super::semantic::related;
+use super::semantic::{coverage_line, related};
 use super::{Code, here};
-use crate::index::{Answer, Filter, Outlined};
+use crate::index::{Answer, Filter, Index, Outlined};
 use crate::project::Place;
 
 /// A token is about this many characters of code.
@@ -44,7 +44,7 @@ pub(crate) struct Outline {
 #[tool(read_only, idempotent)]
 pub(crate) fn code_map(code: &Code, context: &Context, args: Map) -> Result<WithText<Outline>, ToolError> {
     let place = code.place(context, &args.project_path)?;
-    let index = code.index(&place)?;
+    let index = code.index(&place, None)?;
     index.refresh_if_stale()?;
     let definitions = index.outline();
     let total = definitions.len();
@@ -109,6 +109,11 @@ pub(crate) struct Selection {
     project: String,
     /// The pieces that were chosen, best first.
     files: Vec<String>,
+    /// The share of the project's chunks that could be compared by meaning.
+    coverage: f32,
+    /// Why meaning did not count everywhere.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    note: Option<String>,
     /// Everything in one text.
     context: String,
 }
@@ -121,56 +126,61 @@ pub(crate) fn code_context(
     args: ForTask,
 ) -> Result<WithText<Selection>, ToolError> {
     let place = code.place(context, &args.project_path)?;
-    let index = code.index(&place)?;
+    let index = code.index(&place, None)?;
     index.refresh_if_stale()?;
     let budget = args.budget * CHARACTERS_PER_TOKEN;
-    let mut out = String::new();
-    let mut files = Vec::new();
-    let answers = code.search(&index, &args.task, &Filter::default(), 20)?.answers;
-    for answer in &answers {
-        let part = format!(
-            "## {}:{}-{} {}\n{}\n\n",
-            answer.file, answer.line, answer.end_line, answer.name, answer.snippet
-        );
-        if out.chars().count() + part.chars().count() > budget * 6 / 10 {
+    let found = code.search(&index, &args.task, &Filter::default(), 20);
+    let (coverage, note) = (index.size().coverage(), found.note());
+    let mut end = coverage_line(coverage);
+    end.extend(note.iter().map(|note| format!("{note}\n")));
+    let (mut out, files) = pieces(&found.answers, budget * 6 / 10);
+    let together = changed_together(code, &place, &found.answers);
+    for part in users(&index, &found.answers).into_iter().chain(together) {
+        if out.chars().count() + part.chars().count() <= budget * 8 / 10 {
+            out.push_str(&part);
+        }
+    }
+    let left = budget.saturating_sub(out.chars().count() + end.chars().count() + 12);
+    let (map, _) = outline(index.outline(), left);
+    let _ = write!(out, "## Outline\n{map}{end}");
+    let project = place.project.root().display().to_string();
+    Ok(WithText::new(Selection { project, files, coverage, note, context: out.clone() }, out))
+}
+
+/// The code of as many answers as fit, and where they are.
+fn pieces(answers: &[Answer], budget: usize) -> (String, Vec<String>) {
+    let (mut out, mut files) = (String::new(), Vec::new());
+    for answer in answers {
+        let place = format!("{}:{}-{}", answer.file, answer.line, answer.end_line);
+        let part = format!("## {place} {}\n{}\n\n", answer.name, answer.snippet);
+        if out.chars().count() + part.chars().count() > budget {
             continue;
         }
         out.push_str(&part);
         files.push(format!("{}:{}", answer.file, answer.line));
     }
-    for answer in answers.iter().take(3).filter(|answer| !answer.name.is_empty()) {
+    (out, files)
+}
+
+/// Who uses the best answers: a part for each.
+fn users(index: &Index, answers: &[Answer]) -> Vec<String> {
+    let part = |answer: &Answer| {
         let name = answer.name.rsplit('/').next().unwrap_or_default();
         let users = index.users_of(name, &answer.file, answer.line, 5);
-        if !users.is_empty() {
-            let part = format!("## Uses of {name}\n{}\n\n", users.join("\n"));
-            if out.chars().count() + part.chars().count() <= budget * 8 / 10 {
-                out.push_str(&part);
-            }
-        }
-    }
-    let together = changed_together(code, &place, &answers);
-    if !together.is_empty() {
-        let part = format!("## Files that changed together\n{}\n\n", together.join("\n"));
-        if out.chars().count() + part.chars().count() <= budget * 8 / 10 {
-            out.push_str(&part);
-        }
-    }
-    let left = budget.saturating_sub(out.chars().count() + 12);
-    let (map, _) = outline(index.outline(), left);
-    let _ = write!(out, "## Outline\n{map}");
-    let project = place.project.root().display().to_string();
-    Ok(WithText::new(Selection { project, files, context: out.clone() }, out))
+        (!users.is_empty()).then(|| format!("## Uses of {name}\n{}\n\n", users.join("\n")))
+    };
+    answers.iter().take(3).filter(|answer| !answer.name.is_empty()).filter_map(part).collect()
 }
 
 /// For the best files, those that commits changed along with them: `a.rs: b.rs (5 commits)`.
-fn changed_together(code: &Code, place: &Place, answers: &[Answer]) -> Vec<String> {
-    let mut lines = Vec::new();
-    for related in related(code, place, answers) {
+fn changed_together(code: &Code, place: &Place, answers: &[Answer]) -> Option<String> {
+    let lines = related(code, place, answers).into_iter().map(|related| {
         let with =
             related.changed_with.iter().map(|with| format!("{} ({} commits)", with.file, with.commits));
-        lines.push(format!("{}: {}", related.file, with.collect::<Vec<_>>().join(", ")));
-    }
-    lines
+        format!("{}: {}", related.file, with.collect::<Vec<_>>().join(", "))
+    });
+    let lines: Vec<String> = lines.collect();
+    (!lines.is_empty()).then(|| format!("## Files that changed together\n{}\n\n", lines.join("\n")))
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use crate::search::shorten;
 
 /// Parts of a question that are searched for.
 pub(crate) const MOST_PARTS: usize = 4;
-/// A longer line is no wording of a question.
+/// A longer line is not a wording of a question.
 const LONGEST: usize = 300;
 
 /// Why a question was searched as it is.

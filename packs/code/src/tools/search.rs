@@ -1,5 +1,6 @@
 //! `grep_search`, `glob_files`, `ast_grep_search`, `ast_grep_replace` and `find_code`.
 
+use std::collections::HashMap;
 use std::fmt::Write as _;
 
 use schemars::JsonSchema;
@@ -9,8 +10,13 @@ use toolyard_tool::{Context, ToolError, WithText, clamp, tool};
 use super::rewrite::{Replaced, Wish, conclude};
 use super::{Code, here, semantic};
 use crate::index::Filter;
-use crate::search::route::{SearchType, route};
+use crate::project::Place;
+use crate::search::route::{SearchType, has_metavariable, route};
+use crate::search::terms::Terms;
 use crate::search::{Matches, ast, glob, grep};
+
+/// So many places of one part of a query are compared with the results by meaning.
+const MOST_PLACES: usize = 10_000;
 
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct Grep {
@@ -25,9 +31,13 @@ pub(crate) struct Grep {
     /// Whether capitals and small letters are the same.
     #[serde(default)]
     ignore_case: bool,
+    /// How many lines before and after each match to list, too.
+    #[serde(default)]
+    #[schemars(range(min = 0, max = 50), transform = clamp)]
+    context: usize,
     /// How many matches to list.
     #[serde(default = "fifty")]
-    #[schemars(range(min = 1, max = 1000), transform = clamp)]
+    #[schemars(range(min = 1, max = 10_000), transform = clamp)]
     limit: usize,
 }
 
@@ -47,6 +57,7 @@ pub(crate) fn grep_search(
         pattern: &args.pattern,
         file_pattern: args.file_pattern.as_deref(),
         ignore_case: args.ignore_case,
+        context: args.context,
         limit: args.limit,
     };
     let found = grep::grep(&place, &query, &|| !context.is_cancelled())?;
@@ -183,6 +194,8 @@ pub(crate) struct FindCode {
     #[serde(default = "ten")]
     #[schemars(range(min = 1, max = 100), transform = clamp)]
     n_results: usize,
+    /// The provider of vectors, if it must be a certain one. Only configured ones can be used.
+    provider: Option<String>,
 }
 
 pub(crate) fn ten() -> usize {
@@ -208,6 +221,8 @@ pub(crate) fn find_code(
     context: &Context,
     args: FindCode,
 ) -> Result<WithText<Found>, ToolError> {
+    let provider = args.provider.as_deref();
+    code.expect_provider(provider)?;
     let place = code.place(context, &args.project_path)?;
     let search_type = match args.search_type {
         SearchType::Auto => route(&args.query),
@@ -216,27 +231,95 @@ pub(crate) fn find_code(
     let go_on = || !context.is_cancelled();
     let language = args.language.as_deref();
     let by_text = |pattern: &str| {
-        let query = grep::Query { pattern, file_pattern: None, ignore_case: false, limit: args.n_results };
+        let query = grep::Query {
+            pattern,
+            file_pattern: None,
+            ignore_case: false,
+            context: 0,
+            limit: args.n_results,
+        };
         grep::grep(&place, &query, &go_on)
     };
     let (matches, answers) = match search_type {
         SearchType::Ast => (Some(ast::search(&place, &args.query, language, args.n_results, &go_on)?), None),
         SearchType::Exact => (Some(by_text(&literal(args.query.trim().trim_matches('"')))?), None),
-        SearchType::Semantic | SearchType::Hybrid => {
+        SearchType::Semantic => {
             let filter = Filter { language: args.language.clone(), ..Filter::default() };
-            (None, Some(semantic::answers(code, &place, &args.query, &filter, args.n_results)?))
+            let search = || semantic::answers(code, &place, provider, &args.query, &filter, args.n_results);
+            (None, Some(semantic::with_related(code, &place, search)?))
         }
-        // A name or a piece of code that is no expression is looked for as it is.
+        SearchType::Hybrid => {
+            let mut matches = None;
+            let answers = semantic::with_related(code, &place, || {
+                let (found, answers) = hybrid(code, &place, &args, &go_on)?;
+                matches = Some(found);
+                Ok(answers)
+            })?;
+            (matches, Some(answers))
+        }
+        // A name or a piece of code that is not an expression is looked for as it is.
         SearchType::Grep | SearchType::Auto => {
             (Some(by_text(&args.query).or_else(|_| by_text(&literal(&args.query)))?), None)
         }
     };
     let text = match (&matches, &answers) {
-        (Some(matches), _) => matches.to_text(),
+        (Some(matches), Some(answers)) => format!("{}\n{}", answers.to_text(), matches.to_text()),
+        (Some(matches), None) => matches.to_text(),
         (None, Some(answers)) => answers.to_text(),
         (None, None) => String::new(),
     };
     Ok(WithText::new(Found { search_type, matches, answers }, text))
+}
+
+/// Searches by meaning for the wanted parts of a query, and by text or syntax for each part. Results that have the parts
+/// as the query joins them come first.
+fn hybrid(
+    code: &Code,
+    place: &Place,
+    args: &FindCode,
+    go_on: &dyn Fn() -> bool,
+) -> Result<(Matches, semantic::Answers), ToolError> {
+    let terms = Terms::parse(&args.query);
+    let filter = Filter { language: args.language.clone(), ..Filter::default() };
+    let question = terms.wanted().join(" ");
+    let mut answers =
+        semantic::answers(code, place, args.provider.as_deref(), &question, &filter, usize::MAX)?;
+    let mut found: Vec<(&str, Matches)> = Vec::new();
+    for part in terms.parts() {
+        found.push((part, places(place, part, args.language.as_deref(), go_on)?));
+    }
+    let lines: HashMap<&str, _> = found.iter().map(|(part, found)| (*part, found.lines())).collect();
+    answers.prefer(args.n_results, |answer| terms.hold(|part| answer.has_any_of(&lines[part])));
+    let mut matches = Matches { project: place.project.root().display().to_string(), ..Matches::default() };
+    for (_, found) in found.into_iter().filter(|(part, _)| terms.wanted().contains(part)) {
+        matches.files = matches.files.max(found.files);
+        matches.total += found.total;
+        matches.list.extend(found.list);
+    }
+    matches.list.sort_by(|a, b| (&a.file, a.line).cmp(&(&b.file, b.line)));
+    matches.list.truncate(args.n_results);
+    Ok((matches, answers))
+}
+
+/// Where a part of a query is: by syntax if it is a pattern, otherwise by its text in capitals and small letters alike.
+fn places(
+    place: &Place,
+    part: &str,
+    language: Option<&str>,
+    go_on: &dyn Fn() -> bool,
+) -> Result<Matches, ToolError> {
+    if has_metavariable(part) {
+        return ast::search(place, part, language, MOST_PLACES, go_on);
+    }
+    let pattern = literal(part.trim_matches('"'));
+    let query = grep::Query {
+        pattern: &pattern,
+        file_pattern: None,
+        ignore_case: true,
+        context: 0,
+        limit: MOST_PLACES,
+    };
+    grep::grep(place, &query, go_on)
 }
 
 /// An expression that matches the text itself.

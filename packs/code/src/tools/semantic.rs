@@ -54,6 +54,24 @@ pub(crate) fn related(code: &Code, place: &Place, results: &[Answer]) -> Vec<Rel
 }
 
 impl Answers {
+    /// Moves results for which `is_better` holds to the front, and keeps the first `limit`. Returns how many were better.
+    pub(crate) fn prefer(&mut self, limit: usize, is_better: impl Fn(&Answer) -> bool) -> usize {
+        // Within each half the order by meaning stays.
+        let (mut results, others): (Vec<Answer>, Vec<Answer>) =
+            std::mem::take(&mut self.results).into_iter().partition(is_better);
+        let better = results.len();
+        results.extend(others);
+        results.truncate(limit);
+        self.results = results;
+        better
+    }
+
+    /// The same with a further note.
+    fn noted(self, note: String) -> Self {
+        let note = self.note.into_iter().chain([note]).collect::<Vec<_>>().join(" ");
+        Self { note: Some(note), ..self }
+    }
+
     pub(crate) fn to_text(&self) -> String {
         let mut out = String::new();
         if self.results.is_empty() {
@@ -72,10 +90,7 @@ impl Answers {
                 answer.snippet.trim_end()
             );
         }
-        if self.coverage < 1.0 {
-            let _ =
-                writeln!(out, "Coverage: {:.0} % of the chunks have a vector so far.", self.coverage * 100.0);
-        }
+        out.push_str(&coverage_line(self.coverage));
         for related in &self.related {
             let names: Vec<&str> = related.changed_with.iter().map(|with| with.file.as_str()).collect();
             let _ = writeln!(out, "{} often changed together with {}.", related.file, names.join(", "));
@@ -87,10 +102,21 @@ impl Answers {
     }
 }
 
+/// A line about the coverage; nothing if it is complete.
+pub(crate) fn coverage_line(coverage: f32) -> String {
+    let percent = coverage * 100.0;
+    if coverage < 1.0 {
+        format!("Coverage: {percent:.0} % of the chunks have a vector so far.\n")
+    } else {
+        String::new()
+    }
+}
+
 /// Searches one project, after bringing its index up to date.
 pub(crate) fn answers(
     code: &Code,
     place: &Place,
+    provider: Option<&str>,
     query: &str,
     filter: &Filter,
     limit: usize,
@@ -100,20 +126,33 @@ pub(crate) fn answers(
             ToolError::new("the query has no words").hint("ask in words, or use `grep_search` for symbols")
         );
     }
-    let index = code.index(place)?;
+    let index = code.index(place, provider)?;
     index.refresh_if_stale()?;
-    let found = code.search(&index, query, filter, limit)?;
-    let size = index.size();
-    #[expect(clippy::cast_precision_loss, reason = "a share needs no more than the precision of f32")]
-    let coverage = if size.chunks == 0 { 1.0 } else { size.vectors as f32 / size.chunks as f32 };
-    let note = found.trouble.map(|trouble| format!("Meaning did not count everywhere: {trouble}."));
+    let found = code.search(&index, query, filter, limit);
+    let note = found.note();
     Ok(Answers {
         project: place.project.root().display().to_string(),
         results: found.answers,
-        coverage,
+        coverage: index.size().coverage(),
         related: Vec::new(),
         note,
     })
+}
+
+/// The same with the files that changed along with those of the best results, which are read meanwhile: the first search
+/// makes the index and reads the history at the same time.
+pub(crate) fn with_related(
+    code: &Code,
+    place: &Place,
+    search: impl FnOnce() -> Result<Answers, ToolError>,
+) -> Result<Answers, ToolError> {
+    let runtime = Handle::current();
+    let mut found = std::thread::scope(|scope| {
+        scope.spawn(|| runtime.block_on(code.histories.of(&code.host, place.project.root())));
+        search()
+    })?;
+    found.related = related(code, place, &found.results);
+    Ok(found)
 }
 
 fn with_text(answers: Answers) -> WithText<Answers> {
@@ -137,6 +176,8 @@ pub(crate) struct Search {
     /// The project to search.
     #[serde(default = "here")]
     project_path: String,
+    /// The provider of vectors, if it must be a certain one. Only configured ones can be used.
+    provider: Option<String>,
 }
 
 impl Search {
@@ -152,10 +193,11 @@ pub(crate) fn semantic_search(
     context: &Context,
     args: Search,
 ) -> Result<WithText<Answers>, ToolError> {
+    code.expect_provider(args.provider.as_deref())?;
     let place = code.place(context, &args.project_path)?;
-    let mut found = answers(code, &place, &args.query, &args.filter(), args.n_results)?;
-    found.related = related(code, &place, &found.results);
-    Ok(with_text(found))
+    let search =
+        || answers(code, &place, args.provider.as_deref(), &args.query, &args.filter(), args.n_results);
+    Ok(with_text(with_related(code, &place, search)?))
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -182,6 +224,8 @@ pub(crate) struct Hybrid {
     /// The project to search.
     #[serde(default = "here")]
     project_path: String,
+    /// The provider of vectors, if it must be a certain one. Only configured ones can be used.
+    provider: Option<String>,
 }
 
 /// Finds code by what it does and by its syntax together, with filters for decorators, async and base classes.
@@ -191,6 +235,7 @@ pub(crate) fn hybrid_search(
     context: &Context,
     args: Hybrid,
 ) -> Result<WithText<Answers>, ToolError> {
+    code.expect_provider(args.provider.as_deref())?;
     let place = code.place(context, &args.project_path)?;
     let filter = Filter {
         language: args.language.clone(),
@@ -199,23 +244,18 @@ pub(crate) fn hybrid_search(
         is_async: args.is_async,
         base_class: args.base_class,
     };
-    let Some(pattern) = &args.pattern else {
-        return Ok(with_text(answers(code, &place, &args.query, &filter, args.n_results)?));
+    let search = || {
+        let Some(pattern) = &args.pattern else {
+            return answers(code, &place, args.provider.as_deref(), &args.query, &filter, args.n_results);
+        };
+        let go_on = || !context.is_cancelled();
+        let matches = ast::search(&place, pattern, args.language.as_deref(), 10_000, &go_on)?;
+        let mut found = answers(code, &place, args.provider.as_deref(), &args.query, &filter, usize::MAX)?;
+        let lines = matches.lines();
+        let with_pattern = found.prefer(args.n_results, |answer| answer.has_any_of(&lines));
+        Ok(found.noted(format!("{with_pattern} results contain `{pattern}` and come first.")))
     };
-    let go_on = || !context.is_cancelled();
-    let matches = ast::search(&place, pattern, args.language.as_deref(), 10_000, &go_on)?;
-    let mut found = answers(code, &place, &args.query, &filter, usize::MAX)?;
-    let is_match = |answer: &Answer| {
-        matches.list.iter().any(|found| {
-            found.file == answer.file && found.line >= answer.line && found.line <= answer.end_line
-        })
-    };
-    // Sorting is stable: within each half the order by meaning stays.
-    found.results.sort_by_key(|answer| !is_match(answer));
-    let with_pattern = found.results.iter().take_while(|answer| is_match(answer)).count();
-    found.results.truncate(args.n_results);
-    found.note = Some(format!("{with_pattern} results contain `{pattern}` and come first."));
-    Ok(with_text(found))
+    Ok(with_text(with_related(code, &place, search)?))
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -238,6 +278,8 @@ pub(crate) struct Several {
     /// The project to search.
     #[serde(default = "here")]
     project_path: String,
+    /// The provider of vectors, if it must be a certain one. Only configured ones can be used.
+    provider: Option<String>,
 }
 
 fn three() -> usize {
@@ -252,10 +294,19 @@ pub(crate) fn multi_query_search(
     context: &Context,
     args: Several,
 ) -> Result<WithText<Answers>, ToolError> {
+    code.expect_provider(args.provider.as_deref())?;
     let place = code.place(context, &args.project_path)?;
     let filter = Filter { language: args.language, node_type: args.node_type, ..Filter::default() };
-    let search = Searching { code, context, place: &place, filter: &filter, limit: args.n_results };
-    Ok(with_text(search.expanded(&args.query, args.num_expansions)?))
+    let search = Searching {
+        code,
+        context,
+        place: &place,
+        provider: args.provider.as_deref(),
+        filter: &filter,
+        limit: args.n_results,
+    };
+    let search = || search.expanded(&args.query, args.num_expansions);
+    Ok(with_text(with_related(code, &place, search)?))
 }
 
 /// Finds code for each part of a question that asks for several things.
@@ -265,9 +316,17 @@ pub(crate) fn decomposed_search(
     context: &Context,
     args: Search,
 ) -> Result<WithText<Answers>, ToolError> {
+    code.expect_provider(args.provider.as_deref())?;
     let place = code.place(context, &args.project_path)?;
-    let search = Searching { code, context, place: &place, filter: &args.filter(), limit: args.n_results };
-    Ok(with_text(search.decomposed(&args.query)?))
+    let search = Searching {
+        code,
+        context,
+        place: &place,
+        provider: args.provider.as_deref(),
+        filter: &args.filter(),
+        limit: args.n_results,
+    };
+    Ok(with_text(with_related(code, &place, || search.decomposed(&args.query))?))
 }
 
 #[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema, PartialEq, Eq)]
@@ -303,6 +362,8 @@ pub(crate) struct Enhanced {
     /// The project to search.
     #[serde(default = "here")]
     project_path: String,
+    /// The provider of vectors, if it must be a certain one. Only configured ones can be used.
+    provider: Option<String>,
 }
 
 /// Finds code by the wordings or the parts of a question, whichever fits it.
@@ -312,6 +373,7 @@ pub(crate) fn enhanced_search(
     context: &Context,
     args: Enhanced,
 ) -> Result<WithText<Answers>, ToolError> {
+    code.expect_provider(args.provider.as_deref())?;
     let place = code.place(context, &args.project_path)?;
     let filter = Filter { language: args.language, node_type: args.node_type, ..Filter::default() };
     let is_long = args.query.contains(" and ") || args.query.split_whitespace().count() > 10;
@@ -320,19 +382,26 @@ pub(crate) fn enhanced_search(
         Mode::Decompose | Mode::Both => true,
         Mode::Expand => false,
     };
-    let search = Searching { code, context, place: &place, filter: &filter, limit: args.n_results };
-    let found = match args.mode {
+    let search = Searching {
+        code,
+        context,
+        place: &place,
+        provider: args.provider.as_deref(),
+        filter: &filter,
+        limit: args.n_results,
+    };
+    let search = || match args.mode {
         Mode::Both => {
             let parts = search.decomposed(&args.query)?;
             let wordings = search.expanded(&args.query, three())?;
             let note = [parts.note.clone(), wordings.note.clone()].into_iter().flatten().collect::<Vec<_>>();
             let both = Answers { results: both(parts.results, wordings.results, args.n_results), ..wordings };
-            Answers { note: Some(note.join(" ")), ..both }
+            Ok(Answers { note: Some(note.join(" ")), ..both })
         }
-        _ if decompose => search.decomposed(&args.query)?,
-        _ => search.expanded(&args.query, three())?,
+        _ if decompose => search.decomposed(&args.query),
+        _ => search.expanded(&args.query, three()),
     };
-    Ok(with_text(found))
+    Ok(with_text(with_related(code, &place, search)?))
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -343,6 +412,8 @@ pub(crate) struct IndexArgs {
     /// The project to index.
     #[serde(default = "here")]
     project_path: String,
+    /// The provider of vectors, if it must be a certain one. Only configured ones can be used.
+    provider: Option<String>,
 }
 
 /// Brings the index of a project up to date. Searching does this by itself; call it to prepare a large project.
@@ -352,11 +423,12 @@ pub(crate) fn semantic_index(
     context: &Context,
     args: IndexArgs,
 ) -> Result<WithText<Update>, ToolError> {
+    code.expect_provider(args.provider.as_deref())?;
     let place = code.place(context, &args.project_path)?;
     if args.force {
         code.delete_index(&place)?;
     }
-    let index = code.index(&place)?;
+    let index = code.index(&place, args.provider.as_deref())?;
     let report = |done: usize, total: usize| {
         let number = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
         context.progress(number(done), number(total));
@@ -364,8 +436,7 @@ pub(crate) fn semantic_index(
     let go_on = || !context.is_cancelled();
     let mut update = index.refresh(&go_on, &report)?;
     if !update.cancelled && index.claim_fill() {
-        let filled =
-            Handle::current().block_on(index.fill(&go_on, &|size| report(size.vectors, size.chunks)));
+        let filled = code.fill_in_turn(&index, &go_on, &|size| report(size.vectors, size.chunks));
         index.end_fill(&filled);
         update.cancelled = !filled?;
     }
@@ -385,6 +456,8 @@ pub(crate) struct ProjectArgs {
     /// The project.
     #[serde(default = "here")]
     project_path: String,
+    /// The provider of vectors, if it must be a certain one. Only configured ones can be used.
+    provider: Option<String>,
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -403,13 +476,14 @@ pub(crate) struct Stats {
 /// Shows what is indexed of a project.
 #[tool(read_only, idempotent)]
 pub(crate) fn semantic_stats(code: &Code, context: &Context, args: ProjectArgs) -> Result<Stats, ToolError> {
+    code.expect_provider(args.provider.as_deref())?;
     let place = code.place(context, &args.project_path)?;
-    let index = code.index(&place)?;
+    let index = code.index(&place, args.provider.as_deref())?;
     let size = index.size();
     Ok(Stats {
         project: place.project.root().display().to_string(),
         folder: index.folder().display().to_string(),
-        model: code.encoder()?.name(),
+        model: index.encoder().name(),
         dimensions: index.dimensions(),
         files: size.files,
         chunks: size.chunks,
@@ -424,24 +498,28 @@ pub(crate) fn cancel_indexing(
     context: &Context,
     args: ProjectArgs,
 ) -> Result<String, ToolError> {
+    code.expect_provider(args.provider.as_deref())?;
     let place = code.place(context, &args.project_path)?;
-    code.index(&place)?.cancel();
+    code.index(&place, args.provider.as_deref())?.cancel();
     Ok(format!("Asked the update of `{}` to stop.", place.project.root().display()))
 }
 
 #[derive(Deserialize, JsonSchema)]
-pub(crate) struct Delete {
+pub(crate) struct DeleteArgs {
     /// The project whose index is deleted.
     #[serde(default = "here")]
     project_path: String,
     /// Whether to delete the indexes of all projects.
     #[serde(default)]
     delete_all: bool,
+    /// The provider of vectors, if it must be a certain one. Only configured ones can be used.
+    provider: Option<String>,
 }
 
 /// Deletes the index of a project. The files of the project stay, and the next search makes a new index.
 #[tool(destructive, idempotent)]
-pub(crate) fn delete_index(code: &Code, context: &Context, args: Delete) -> Result<String, ToolError> {
+pub(crate) fn delete_index(code: &Code, context: &Context, args: DeleteArgs) -> Result<String, ToolError> {
+    code.expect_provider(args.provider.as_deref())?;
     if args.delete_all {
         let had_any = code.delete_all()?;
         return Ok(if had_any { "Deleted all indexes." } else { "There was no index." }.to_owned());

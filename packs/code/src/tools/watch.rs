@@ -2,12 +2,13 @@
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use ignore::gitignore::Gitignore;
 use notify::{RecommendedWatcher, RecursiveMode, Watcher as _};
+use parking_lot::Mutex;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use toolyard_tool::{Context, ToolError, tool};
@@ -28,7 +29,7 @@ struct Watching {
 
 impl Watchers {
     fn start(&self, root: &Path, index: Arc<Index>, debounce: Duration) -> Result<bool, ToolError> {
-        let mut watchers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut watchers = self.0.lock();
         if watchers.contains_key(root) {
             return Ok(false);
         }
@@ -42,7 +43,7 @@ impl Watchers {
     }
 
     fn stop(&self, root: &Path) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(root).is_some()
+        self.0.lock().remove(root).is_some()
     }
 }
 
@@ -105,6 +106,8 @@ pub(crate) struct Start {
     /// The project to watch.
     #[serde(default = "here")]
     project_path: String,
+    /// The provider of vectors, if it must be a certain one. Only configured ones can be used.
+    provider: Option<String>,
 }
 
 fn two() -> f64 {
@@ -122,8 +125,9 @@ pub(crate) struct Watched {
 /// Updates the index of a project whenever files change. Without it, each search looks for changes itself.
 #[tool(idempotent)]
 pub(crate) fn start_file_watcher(code: &Code, context: &Context, args: Start) -> Result<Watched, ToolError> {
+    code.expect_provider(args.provider.as_deref())?;
     let place = code.place(context, &args.project_path)?;
-    let index = code.index(&place)?;
+    let index = code.index(&place, args.provider.as_deref())?;
     index.refresh(&|| !context.is_cancelled(), &|_, _| {})?;
     let debounce = Duration::from_secs_f64(args.debounce_seconds);
     let is_new = code.watchers.start(place.project.root(), index, debounce)?;
@@ -159,7 +163,7 @@ pub(crate) fn stop_file_watcher(code: &Code, context: &Context, args: Stop) -> R
 /// Lists the projects that are watched.
 #[tool(read_only, idempotent)]
 pub(crate) fn list_file_watchers(code: &Code) -> Vec<Watched> {
-    let watchers = code.watchers.0.lock().unwrap_or_else(PoisonError::into_inner);
+    let watchers = code.watchers.0.lock();
     let mut out: Vec<Watched> = watchers
         .iter()
         .map(|(root, watching)| Watched {

@@ -3,18 +3,24 @@
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use toolyard_tool::{Context, ToolError, WithText, tool};
+use toolyard_tool::{Context, Host, ToolError, WithText, tool};
 
 const RULES: &str = ".claude/rules";
 const MOST_RULES: usize = 50;
 /// Of one file of rules.
 const MOST_BYTES: u64 = 64 << 10;
-/// Files in which open points are written down.
+/// Files in which open points are written down, where git cannot be asked for all files.
 const NOTES: [&str; 3] = ["TODO.md", "README.md", "CLAUDE.md"];
 const MOST_POINTS: usize = 20;
+const OPEN: &str = "[ ]";
+/// What is shown of a line.
+const MOST_LINE: usize = 300;
+/// How long git may take for one of two questions.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct Wanted {
@@ -26,9 +32,11 @@ pub(crate) struct Wanted {
 pub(crate) struct Project {
     folder: String,
     branch: Option<String>,
+    /// How many files are changed or new, if git can be asked.
+    changes: Option<usize>,
     /// The rules of the project, by file.
     rules: Vec<Rules>,
-    /// Open points of its notes.
+    /// The first lines with an open point (`[ ]`), each with its file and its number. Files that git ignores are left out.
     open: Vec<String>,
 }
 
@@ -41,14 +49,18 @@ pub(crate) struct Rules {
 /// The branch, the rules and the open points of a project.
 #[tool(read_only, idempotent)]
 pub(crate) async fn get_project_context(
+    host: &Host,
     context: &Context,
     args: Wanted,
 ) -> Result<WithText<Project>, ToolError> {
     let folder = context.folder(args.project_path.as_deref(), &[]).await?;
-    let project = look(&folder);
+    let project = look(host, &folder).await;
     let mut text = format!("# {}\n", project.folder);
     if let Some(branch) = &project.branch {
         let _ = writeln!(text, "\nBranch: {branch}");
+    }
+    if let Some(changes) = project.changes {
+        let _ = writeln!(text, "Changed or new files: {changes}");
     }
     for Rules { file, text: rules } in &project.rules {
         let _ = write!(text, "\n## {file}\n{rules}\n");
@@ -59,15 +71,63 @@ pub(crate) async fn get_project_context(
     Ok(WithText::new(project, text))
 }
 
-fn look(folder: &Path) -> Project {
-    let open = NOTES.iter().filter_map(|file| read(&folder.join(file)));
-    let open: Vec<String> = open
-        .flat_map(|text| {
-            text.lines().filter(|line| line.contains("[ ]")).map(str::to_owned).collect::<Vec<_>>()
-        })
-        .take(MOST_POINTS)
-        .collect();
-    Project { folder: folder.display().to_string(), branch: branch(folder), rules: rules(folder), open }
+async fn look(host: &Host, folder: &Path) -> Project {
+    let branch = branch(folder);
+    let changes = match &branch {
+        Some(_) => changes(host, folder).await,
+        None => None,
+    };
+    let open = match changes {
+        Some(_) => open_points(host, folder).await,
+        None => None,
+    };
+    let open = open.unwrap_or_else(|| noted_points(folder));
+    Project { folder: folder.display().to_string(), branch, changes, rules: rules(folder), open }
+}
+
+async fn changes(host: &Host, folder: &Path) -> Option<usize> {
+    // What is in a submodule is the business of its own repository, whose config is not to be trusted either.
+    let status = git(host, folder, &["status", "--porcelain", "--ignore-submodules=dirty"]).await?;
+    Some(status.lines().count())
+}
+
+/// Lines with an open point in all files that git does not ignore.
+async fn open_points(host: &Host, folder: &Path) -> Option<Vec<String>> {
+    let search = [
+        "grep",
+        "--untracked",
+        "--no-color",
+        "--no-textconv",
+        "--no-recurse-submodules",
+        "-n",
+        "-I",
+        "-F",
+        "-e",
+        OPEN,
+    ];
+    let found = git(host, folder, &search).await?;
+    let short = |line: &str| match line.char_indices().nth(MOST_LINE) {
+        Some((at, _)) => format!("{}…", &line[..at]),
+        None => line.to_owned(),
+    };
+    Some(found.lines().take(MOST_POINTS).map(short).collect())
+}
+
+/// The output of git; nothing if it cannot be asked, or has nothing to say.
+async fn git(host: &Host, folder: &Path, arguments: &[&str]) -> Option<String> {
+    let output = tokio::time::timeout(PATIENCE, host.git(folder).run(arguments.iter().copied())).await;
+    Some(String::from_utf8_lossy(&output.ok()?.ok()?).into_owned())
+}
+
+fn noted_points(folder: &Path) -> Vec<String> {
+    let mut open = Vec::new();
+    for file in NOTES {
+        let text = read(&folder.join(file)).unwrap_or_default();
+        let lines = text.lines().enumerate().filter(|(_, line)| line.contains(OPEN));
+        open.extend(lines.map(|(at, line)| format!("{file}:{}:{line}", at + 1)));
+    }
+    open.truncate(MOST_POINTS);
+    open
 }
 
 /// The branch that is checked out, read without running git.
@@ -106,8 +166,8 @@ fn read(path: &Path) -> Option<String> {
 mod tests {
     use super::*;
 
-    #[test]
-    fn branch_rules_and_open_points_are_read_and_links_are_not_followed() {
+    #[tokio::test]
+    async fn branch_rules_and_open_points_are_read_and_links_are_not_followed() {
         let place = tempfile::tempdir().unwrap();
         let write = |path: &str, text: &str| {
             let path = place.path().join(path);
@@ -125,9 +185,10 @@ mod tests {
             place.path().join("app/.claude/rules/c.md"),
         )
         .unwrap();
-        let project = look(&place.path().join("app"));
-        assert_eq!(project.branch.as_deref(), Some("main"));
+        // Without a program to start others, only the notes are read.
+        let project = look(&Host::inert("dev"), &place.path().join("app")).await;
+        assert_eq!((project.branch.as_deref(), project.changes), (Some("main"), None));
         let rules: Vec<_> = project.rules.iter().map(|rules| rules.text.as_str()).collect();
-        assert_eq!((rules, project.open), (vec!["Be brief."], vec!["- [ ] not done".to_owned()]));
+        assert_eq!((rules, project.open), (vec!["Be brief."], vec!["TODO.md:2:- [ ] not done".to_owned()]));
     }
 }

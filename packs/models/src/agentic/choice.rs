@@ -89,10 +89,12 @@ impl Chosen {
 }
 
 impl Offered {
-    /// Whether the pattern means this tool, by its listed name or as `UPSTREAM:TOOL`.
+    /// Whether the pattern means this tool, by its listed name or as `UPSTREAM:TOOL`, which also holds where the names
+    /// do not show the upstream.
     fn fits(&self, pattern: &str) -> bool {
-        let qualified = self.name.replacen("__", ":", 1);
-        matches(pattern, &self.name) || matches(pattern, &qualified)
+        let qualified = || self.name.replacen("__", ":", 1);
+        let id = self.id.clone().unwrap_or_else(qualified);
+        matches(pattern, &self.name) || matches(pattern, &id)
     }
 }
 
@@ -109,6 +111,20 @@ fn matches(pattern: &str, text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_pattern_means_the_id_of_a_tool_whatever_its_name() {
+        let tool = |name: &str, id: Option<&str>| Offered {
+            name: name.into(),
+            id: id.map(str::to_owned),
+            description: String::new(),
+            schema: Value::Null,
+            is_destructive: false,
+        };
+        assert!(tool("grep_search", Some("code:grep_search")).fits("code:*"));
+        assert!(tool("code__grep_search", None).fits("code:*"));
+        assert!(!tool("code__x", Some("other:code__x")).fits("code:*"), "a name may look like another id");
+    }
 
     #[test]
     fn a_pattern_means_names_with_any_text_in_the_place_of_a_star() {

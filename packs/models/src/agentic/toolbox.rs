@@ -9,6 +9,8 @@ use toolyard_tool::{Context, ToolError, Tools};
 pub(crate) struct Offered {
     /// As it is listed, such as `code__grep_search`.
     pub(crate) name: String,
+    /// `UPSTREAM:TOOL`, whatever the name, if the gateway knows it.
+    pub(crate) id: Option<String>,
     pub(crate) description: String,
     pub(crate) schema: Value,
     pub(crate) is_destructive: bool,
@@ -36,7 +38,11 @@ impl Toolbox for CallersTools {
     fn list(&self) -> BoxFuture<'_, Result<Vec<Offered>, ToolError>> {
         Box::pin(async move {
             let definitions = self.0.list().await?;
-            Ok(definitions.iter().filter_map(offered).collect())
+            let mut all: Vec<Offered> = definitions.iter().filter_map(offered).collect();
+            for tool in &mut all {
+                tool.id = self.0.id(&tool.name);
+            }
+            Ok(all)
         })
     }
 
@@ -59,6 +65,7 @@ fn offered(definition: &Value) -> Option<Offered> {
     let is_destructive = hint("readOnlyHint") != Some(true) && hint("destructiveHint") != Some(false);
     Some(Offered {
         name: definition.get("name")?.as_str()?.to_owned(),
+        id: None,
         description: definition.get("description").and_then(Value::as_str).unwrap_or_default().to_owned(),
         schema: definition
             .get("inputSchema")

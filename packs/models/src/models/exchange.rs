@@ -5,15 +5,16 @@ use std::time::Duration;
 use futures_util::StreamExt as _;
 use serde_json::Value;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
+use toolyard_tool::Secret;
 use toolyard_tool::host::{Limited, Permit};
 
-use super::{Answered, Invocation, Models, Target};
+use super::entry::Entry;
+use super::{AFTER, Answered, Invocation, Models, Target};
 use crate::conversation::{Reply, Turn};
 use crate::http::{Incoming, Outgoing};
-use crate::ledger::Row;
 use crate::progress::Progress;
 use crate::provider::{Auth, error_message};
-use crate::sse::{Events, shortened};
+use crate::sse::Events;
 use crate::trouble::Trouble;
 
 /// How often a request is sent if the server fails.
@@ -26,8 +27,8 @@ const MOST_BYTES: usize = 32 << 20;
 const MOST_ERROR: usize = 64 << 10;
 
 /// Why a request failed, and whether a part of the answer was shown already.
-struct Failed {
-    trouble: Trouble,
+pub(super) struct Failed {
+    pub(super) trouble: Trouble,
     has_begun: bool,
 }
 
@@ -47,20 +48,24 @@ impl Models {
     ) -> Result<Answered, Trouble> {
         let mut turn = invocation.turn.clone();
         target.id().clone_into(&mut turn.model);
+        progress.show_text(!self.host.has_hooks(AFTER, target.model));
         let mut attempt = 1;
         loop {
             let (at, auth) = target.service.auth(&self.host).await?;
             let waits =
                 |what: &str, ahead: usize| progress.note(format!("waiting for {what}: {ahead} ahead"));
-            let held = self.shared_limits(target.model).await?;
-            let pass = self.gate.enter(target.model, &invocation.principal, waits).await?;
-            let begun = Instant::now();
-            let result = self.request(target, &auth, &turn, progress).await;
+            let held = self.shared_limits(target.model, progress).await?;
+            let pass = self.gate.enter(target.model, &progress.context().turn(), waits).await?;
+            let mut entry = Entry::open(self, target, invocation);
+            let result = self.request(target, &auth, &turn, progress, &mut entry).await;
             drop((pass, held));
-            self.record(target, invocation, begun.elapsed(), &result).await;
+            entry.close(&result).await;
             let (trouble, has_begun) = match result {
                 Ok(reply) => return Ok(answered(target, &auth, reply)),
-                Err(Failed { trouble, has_begun }) => (trouble.without(auth.secret()), has_begun),
+                Err(Failed { trouble, has_begun }) => {
+                    let headers = target.service.headers.values().map(Secret::expose);
+                    (trouble.presentable(auth.secret().into_iter().chain(headers)), has_begun)
+                }
             };
             if has_begun {
                 return Err(trouble);
@@ -87,12 +92,16 @@ impl Models {
     }
 
     /// Permits of the limits that requests share with calls of tools.
-    async fn shared_limits(&self, model: &str) -> Result<Vec<Permit>, Trouble> {
+    async fn shared_limits(&self, model: &str, progress: &Progress) -> Result<Vec<Permit>, Trouble> {
         let mut held = Vec::with_capacity(self.config.limits.len());
         for name in &self.config.limits {
             let limited =
                 |why: Limited| Trouble::Limited { reason: why.to_string(), retry_after: why.retry_after() };
-            held.push(self.host.limits(name, model).await.map_err(limited)?);
+            let (waiting, limit) = (progress.clone(), name.clone());
+            let report =
+                move |ahead: usize| waiting.note(format!("waiting for the limit `{limit}`: {ahead} ahead"));
+            let permit = self.host.limits_for(progress.context(), name, model, report);
+            held.push(permit.await.map_err(limited)?);
         }
         Ok(held)
     }
@@ -103,6 +112,7 @@ impl Models {
         auth: &Auth,
         turn: &Turn,
         progress: &Progress,
+        entry: &mut Entry<'_>,
     ) -> Result<Reply, Failed> {
         let kind = target.service.kind;
         let mut headers = kind.headers(auth);
@@ -117,7 +127,7 @@ impl Models {
         if !(200..300).contains(&incoming.status) {
             return Err(self.refusal(incoming).await.into());
         }
-        self.read(target, incoming, progress).await
+        self.read(target, incoming, progress, entry).await
     }
 
     async fn read(
@@ -125,6 +135,7 @@ impl Models {
         target: &Target<'_>,
         incoming: Incoming,
         progress: &Progress,
+        entry: &mut Entry<'_>,
     ) -> Result<Reply, Failed> {
         let (mut events, mut reader) = (Events::default(), target.service.kind.reader());
         let (mut bytes, mut has_begun) = (0, false);
@@ -149,8 +160,9 @@ impl Models {
             };
             for data in data.iter().filter(|data| data.trim() != "[DONE]") {
                 let event: Value = serde_json::from_str(data)
-                    .map_err(|_| Failed { trouble: Trouble::Garbage(shortened(data)), has_begun })?;
+                    .map_err(|_| Failed { trouble: Trouble::Garbage(data.clone()), has_begun })?;
                 let piece = reader.event(event).map_err(|trouble| Failed { trouble, has_begun })?;
+                entry.usage = reader.usage();
                 if let Some(piece) = piece {
                     has_begun = true;
                     progress.piece(&piece);
@@ -179,39 +191,8 @@ impl Models {
         let text = String::from_utf8_lossy(&body);
         let reported = serde_json::from_str(&text).ok().and_then(|body: Value| error_message(&body));
         let message = reported
-            .unwrap_or_else(|| if text.contains('<') { "no reason".into() } else { shortened(text.trim()) });
+            .unwrap_or_else(|| if text.contains('<') { "no reason".into() } else { text.trim().to_owned() });
         Trouble::Status { status, message, retry_after }
-    }
-
-    async fn record(
-        &self,
-        target: &Target<'_>,
-        invocation: &Invocation,
-        duration: Duration,
-        result: &Result<Reply, Failed>,
-    ) {
-        let usage = result.as_ref().ok().and_then(|reply| reply.usage);
-        let status = match result {
-            Ok(_) => "ok".to_owned(),
-            Err(Failed { trouble: Trouble::Status { status, .. }, .. }) => status.to_string(),
-            Err(_) => "failed".to_owned(),
-        };
-        let agent = &invocation.agent;
-        let row = Row {
-            tool: invocation.tool,
-            provider: target.service.name.clone(),
-            model: target.model.to_owned(),
-            principal: invocation.principal.to_string(),
-            agent_type: agent.agent_type.clone(),
-            task_id: agent.task_id.clone(),
-            session_id: agent.session_id.clone(),
-            status,
-            duration,
-            usage,
-            cost: usage.and_then(|usage| target.settings?.cost(usage)),
-            priced: target.settings.and_then(|settings| settings.priced.clone()),
-        };
-        self.ledger.record(row).await;
     }
 }
 

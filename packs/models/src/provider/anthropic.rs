@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{Reader, arguments, count_at, failed, parameters, text_at};
-use crate::conversation::{Effort, Image, Message, Part, Piece, Reply, ToolCall, Turn};
+use crate::conversation::{Effort, Image, Message, Part, Piece, Reply, ToolCall, Turn, Usage};
 use crate::trouble::Trouble;
 
 /// The least that the provider accepts for thinking.
@@ -106,6 +106,10 @@ impl Reader for Events {
             _ => {}
         }
         Ok(None)
+    }
+
+    fn usage(&self) -> Option<Usage> {
+        self.reply.usage
     }
 
     fn finish(self: Box<Self>) -> Option<Reply> {

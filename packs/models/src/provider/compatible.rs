@@ -114,6 +114,10 @@ impl Reader for Events {
         }))
     }
 
+    fn usage(&self) -> Option<Usage> {
+        self.reply.usage
+    }
+
     fn finish(mut self: Box<Self>) -> Option<Reply> {
         if !self.is_complete {
             return None;

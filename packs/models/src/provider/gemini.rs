@@ -105,6 +105,10 @@ impl Reader for Events {
         Ok(self.parts(parts.map_or(&[][..], Vec::as_slice)))
     }
 
+    fn usage(&self) -> Option<Usage> {
+        self.reply.usage
+    }
+
     fn finish(self: Box<Self>) -> Option<Reply> {
         self.is_complete.then_some(self.reply)
     }

@@ -94,6 +94,10 @@ impl Reader for Events {
         }
     }
 
+    fn usage(&self) -> Option<Usage> {
+        self.reply.usage
+    }
+
     fn finish(self: Box<Self>) -> Option<Reply> {
         self.is_complete.then_some(self.reply)
     }

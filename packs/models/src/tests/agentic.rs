@@ -4,15 +4,22 @@ use super::*;
 use crate::agentic::{Bounds, Offered, Run, StoppedBy, Toolbox, choose};
 
 /// Tools that answer after a while with their own name.
-struct Shed {
+pub(super) struct Shed {
     called: Mutex<Vec<(Duration, String, Value)>>,
     begun: Instant,
+}
+
+impl Default for Shed {
+    fn default() -> Self {
+        Self { called: Mutex::default(), begun: Instant::now() }
+    }
 }
 
 impl Toolbox for Shed {
     fn list(&self) -> BoxFuture<'_, Result<Vec<Offered>, ToolError>> {
         let tool = |name: &str, is_destructive| Offered {
             name: name.into(),
+            id: None,
             description: String::new(),
             schema: json!({ "type": "object" }),
             is_destructive,
@@ -24,7 +31,7 @@ impl Toolbox for Shed {
     fn call(&self, name: &str, arguments: Value) -> BoxFuture<'_, Result<(String, bool), ToolError>> {
         let name = name.to_owned();
         Box::pin(async move {
-            self.called.lock().unwrap().push((self.begun.elapsed(), name.clone(), arguments));
+            self.called.lock().push((self.begun.elapsed(), name.clone(), arguments));
             sleep(Duration::from_secs(5)).await;
             Ok((format!("{name} answered"), false))
         })
@@ -46,7 +53,7 @@ fn calls(names: &[&str]) -> Does {
 const LOOSE: Bounds = Bounds { turns: 10, time: Duration::from_mins(2), tokens: None, cost: None };
 
 async fn work(bench: &Bench, patterns: &[&str], bounds: Bounds) -> (Result<Run, ToolError>, Arc<Shed>) {
-    let shed = Arc::new(Shed { called: Mutex::default(), begun: Instant::now() });
+    let shed = Arc::new(Shed::default());
     let patterns: Vec<String> = patterns.iter().map(|pattern| (*pattern).to_owned()).collect();
     let chosen = choose(shed.list().await.unwrap(), &patterns, &[]).unwrap();
     let progress = Progress::new(&Context::detached());
@@ -60,7 +67,7 @@ async fn calls_of_one_turn_run_at_the_same_time_and_their_results_go_back_in_ord
     let (run, shed) = work(&bench, &["*"], LOOSE).await;
     let run = run.unwrap();
     assert_eq!((run.stopped_by, run.answered.unwrap().reply.text.as_str()), (StoppedBy::Answer, "both read"));
-    let called = shed.called.lock().unwrap().clone();
+    let called = shed.called.lock().clone();
     assert_eq!(called[0].0, called[1].0, "{called:?}");
     let second = &bench.script.sent()[1].body["contents"];
     assert_eq!(second[1]["parts"][0]["functionCall"]["name"], "code__read");
@@ -90,7 +97,7 @@ async fn a_runaway_is_stopped_by_each_bound() {
 #[tokio::test(start_paused = true)]
 async fn a_bound_on_the_cost_of_a_model_without_a_price_is_refused() {
     let bench = Bench::new([]);
-    let shed = Arc::new(Shed { called: Mutex::default(), begun: Instant::now() });
+    let shed = Arc::new(Shed::default());
     let chosen = choose(shed.list().await.unwrap(), &["*".into()], &[]).unwrap();
     let bounds = Bounds { cost: Some(1.0), ..LOOSE };
     let invocation = gemini(json!({ "model": "gemini-3-pro-high" }));
@@ -104,7 +111,7 @@ async fn the_model_gets_only_the_tools_that_match_and_may_not_destroy_without_a_
     let bench = Bench::new([calls(&["git__log", "code__delete"]), say("nothing done")]);
     let (run, shed) = work(&bench, &["code:*"], LOOSE).await;
     run.unwrap();
-    assert_eq!(shed.called.lock().unwrap().len(), 0, "neither call was made");
+    assert_eq!(shed.called.lock().len(), 0, "neither call was made");
     let sent = bench.script.sent();
     let offered = &sent[0].body["tools"][0]["functionDeclarations"];
     assert_eq!(offered.as_array().unwrap().len(), 2, "{offered}");

@@ -1,5 +1,7 @@
 //! `agent_context`: the log line, the fallback and the cost report.
 
+use std::sync::OnceLock;
+
 use tracing_subscriber::fmt::MakeWriter;
 
 use super::*;
@@ -10,10 +12,13 @@ pub(super) struct Log(Arc<Mutex<Vec<u8>>>);
 
 impl Log {
     pub(super) fn text(&self) -> String {
-        String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
+        String::from_utf8(self.0.lock().clone()).unwrap()
     }
 
     pub(super) fn listen(&self) -> tracing::subscriber::DefaultGuard {
+        // While there is only one subscriber, a line that a thread without it logs first is off in all threads.
+        static ANOTHER: OnceLock<tracing::Dispatch> = OnceLock::new();
+        ANOTHER.get_or_init(|| tracing_subscriber::fmt().with_writer(std::io::sink).finish().into());
         let subscriber = tracing_subscriber::fmt()
             .with_ansi(false)
             .with_max_level(tracing::Level::TRACE)
@@ -24,7 +29,7 @@ impl Log {
 
 impl std::io::Write for Log {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
+        self.0.lock().extend_from_slice(bytes);
         Ok(bytes.len())
     }
 

@@ -1,6 +1,53 @@
 //! The order of a call: hooks, credential, request, other credential, other attempt, hooks.
+//!
+//! Each arrow of the three diagrams that the pack follows, and the test that fails without it (in this file where no
+//! other one is named):
+//!
+//! | diagram | arrow | test |
+//! |---|---|---|
+//! | call | arguments → pre-model hook | `hooks_before_a_call_change_it_before_anything_else_happens` |
+//! | call | pre-model hook → refused | `a_hook_that_blocks_stops_a_call_before_anything_is_sent` |
+//! | call | pre-model hook → `agent_context` | `agents::a_hook_that_changes_the_agent_changes_the_log_line_and_the_fallback` |
+//! | call | `agent_context` → auth mode | `the_agent_is_logged_before_a_credential_is_chosen` |
+//! | call | auth mode → login, else key | `the_login_is_used_before_the_key` |
+//! | call | auth mode → semaphore | `the_credential_is_chosen_before_the_wait_for_the_semaphore` |
+//! | call | semaphore → window | `limits::the_place_at_a_model_is_held_while_the_window_is_full` |
+//! | call | window → request | `limits::at_most_30_requests_start_in_any_minute_over_all_models` |
+//! | call | answer → post-model hook | `hooks_after_a_call_see_the_answer_and_may_change_it` |
+//! | failures | 429 → other credential, cool-down of 300 s → login | `too_many_requests_move_to_the_key_at_once_and_the_login_rests_for_300_seconds` |
+//! | failures | 429 without another credential → error | `too_many_requests_without_another_credential_are_an_error_without_a_wait` |
+//! | failures | 5xx → wait of 10 s → second attempt → error | `a_failure_of_the_server_is_tried_twice_with_one_wait_of_ten_seconds` |
+//! | failures | other 4xx → error | `other_refusals_are_errors_at_once` |
+//! | agents | `agent_context` → log line | `agents::a_call_is_logged_with_its_agent_model_and_description` |
+//! | agents | no response → fallback by agent type | `agents::an_agent_of_some_types_gets_the_answer_of_the_fallback` |
+//! | agents | no response, other agent types → error | `agents::other_agents_and_mistakes_in_the_request_have_no_fallback` |
 
+use futures_util::future::join_all;
+
+use super::agents::Log;
 use super::*;
+
+#[tokio::test(start_paused = true)]
+async fn the_agent_is_logged_before_a_credential_is_chosen() {
+    let log = Log::default();
+    let _guard = log.listen();
+    let mut keys = config(json!({}));
+    keys["providers"]["google"]["login"] = "another".into();
+    keys["providers"]["google"]["key"] = "".into();
+    let bench = Bench::with(keys, [], |_, input| Verdict::Continue(input));
+    let error = bench.ask(gemini(json!({ "agent_context": explore() }))).await.unwrap_err().to_string();
+    assert!(error.contains("has no usable credentials"), "{error}");
+    assert!(log.text().contains("[explore] → gemini-3-flash: Find authentication code..."), "{}", log.text());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_credential_is_chosen_before_the_wait_for_the_semaphore() {
+    let bench = Bench::new(vec![Does::Say("late", Duration::from_mins(1)); 4]);
+    let calls = join_all((0..4).map(|_| bench.ask(gemini(json!({ "model": "gemini-3-pro-high" })))));
+    assert!(tokio::time::timeout(Duration::from_secs(1), calls).await.is_err());
+    assert_eq!(bench.script.sent().len(), 3, "the semaphore has 3 places");
+    assert_eq!(bench.login.uses(), 4, "the call that waits has its credential already");
+}
 
 #[tokio::test(start_paused = true)]
 async fn the_login_is_used_before_the_key() {
@@ -15,6 +62,35 @@ async fn the_login_is_used_before_the_key() {
         sent[0].url
     );
     assert_eq!(sent[0].body["generationConfig"], json!({ "maxOutputTokens": 8192, "temperature": 0.7 }));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_login_is_used_before_the_key_at_every_kind_of_provider() {
+    for (kind, key_header, key) in [
+        ("gemini", "x-goog-api-key", "secret-key"),
+        ("openai", "authorization", "Bearer secret-key"),
+        ("anthropic", "x-api-key", "secret-key"),
+        ("compatible", "authorization", "Bearer secret-key"),
+    ] {
+        let provider =
+            json!({ "kind": kind, "base_url": "http://p/v1", "login": "google", "key": "secret-key" });
+        let bench = Bench::with(
+            config(json!({ "providers": { "it": provider } })),
+            [Does::Fail(429), Does::Fail(429)],
+            |_, input| Verdict::Continue(input),
+        );
+        let mut invocation = gemini(json!({ "model": "it/m" }));
+        invocation.kinds = &[];
+        assert!(bench.ask(invocation).await.is_err(), "{kind}");
+        let sent = bench.script.sent();
+        let has = |at: usize, name: &str, value: &str| {
+            sent[at].headers.contains(&(name.to_owned(), value.to_owned()))
+        };
+        assert!(has(0, "authorization", "Bearer login-token"), "{kind}: {sent:?}");
+        assert!(!format!("{:?}", sent[0].headers).contains("secret-key"), "{kind}: {sent:?}");
+        assert!(has(1, key_header, key), "{kind}: {sent:?}");
+        assert!(!format!("{:?}", sent[1].headers).contains("login-token"), "{kind}: {sent:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -107,7 +183,7 @@ async fn hooks_after_a_call_see_the_answer_and_may_change_it() {
     let bench = Bench::with(config(json!({})), [say("hello")], |point, mut input| {
         if point == "post_model_invoke" {
             assert_eq!(input["usage"]["output_tokens"], 25, "{input}");
-            input["response"] = format!("{} world", input["response"].as_str().unwrap()).into();
+            input["text"] = format!("{} world", input["text"].as_str().unwrap()).into();
         }
         Verdict::Continue(input)
     });

@@ -22,7 +22,7 @@ fn files_below(folder: &std::path::Path) -> Vec<Vec<u8>> {
 async fn no_key_token_prompt_or_answer_is_in_a_log_a_file_or_an_error() {
     let log = Log::default();
     let _guard = log.listen();
-    let leak = json!({ "error": { "message": "bad key login-token" } });
+    let leak = json!({ "error": { "message": "bad key login-token of account header-secret" } });
     let mut seen = String::new();
     for steps in [
         vec![say("the secret answer")],
@@ -31,7 +31,9 @@ async fn no_key_token_prompt_or_answer_is_in_a_log_a_file_or_an_error() {
         vec![Does::Stream(vec![leak])],
         vec![Does::Cut(gemini_events("the secret answer"))],
     ] {
-        let bench = Bench::new(steps);
+        let mut keys = config(json!({}));
+        keys["providers"]["google"]["headers"] = json!({ "x-account": "header-secret", "x-empty": "" });
+        let bench = Bench::with(keys, steps, |_, input| Verdict::Continue(input));
         let result = bench.ask(gemini(json!({ "agent_context": explore() }))).await;
         seen.push_str(&result.err().map(|error| error.to_string()).unwrap_or_default());
         let _ = write!(seen, "{:?}", bench.models.config);
@@ -41,7 +43,8 @@ async fn no_key_token_prompt_or_answer_is_in_a_log_a_file_or_an_error() {
     }
     seen.push_str(&log.text());
     assert!(seen.contains("[explore]"), "the log was read");
-    for secret in ["secret-key", "login-token", "the secret prompt", "the secret answer"] {
+    assert!(seen.contains("bad key *** of account ***"), "the provider's message was read: {seen}");
+    for secret in ["secret-key", "login-token", "header-secret", "the secret prompt", "the secret answer"] {
         assert!(!seen.contains(secret), "`{secret}` was written");
     }
 }

@@ -32,22 +32,21 @@ pub(crate) fn get_cost_report(models: &Models, args: Which) -> Result<WithText<R
     Ok(WithText::new(report, text))
 }
 
+const COLUMNS: &str =
+    "| Requests | Failed | Cancelled | Tokens in | Tokens out | Cost |\n|---|---|---|---|---|---|---|";
+
 fn readable(report: &Report) -> String {
     let mut text = String::new();
     for (title, sums) in
         [("Agent", &report.by_agent), ("Session", &report.by_session), ("Model", &report.by_model)]
     {
-        let _ = writeln!(
-            text,
-            "| {title} | Requests | Failed | Tokens in | Tokens out | Cost |\n|---|---|---|---|---|---|"
-        );
+        let _ = writeln!(text, "| {title} {COLUMNS}");
         for sum in sums {
             line(&mut text, sum);
         }
         text.push('\n');
     }
-    let _ =
-        writeln!(text, "| | Requests | Failed | Tokens in | Tokens out | Cost |\n|---|---|---|---|---|---|");
+    let _ = writeln!(text, "| {COLUMNS}");
     line(&mut text, &report.total);
     if report.prices.is_empty() {
         text.push_str(
@@ -68,7 +67,7 @@ fn line(text: &mut String, sum: &Sum) {
     };
     let _ = writeln!(
         text,
-        "| {name} | {} | {} | {} | {} | {cost} |",
-        sum.requests, sum.failed, sum.input_tokens, sum.output_tokens
+        "| {name} | {} | {} | {} | {} | {} | {cost} |",
+        sum.requests, sum.failed, sum.cancelled, sum.input_tokens, sum.output_tokens
     );
 }

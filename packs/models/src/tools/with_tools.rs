@@ -196,7 +196,10 @@ impl Worked {
             Some(answered) => (Some(answered.provider), answered.model),
             None => (None, model),
         };
-        let (stopped_by, turns, usage, cost) = (run.stopped_by, run.turns, run.usage, run.cost);
+        let stopped_by = run.stopped_by;
+        let turns = run.turns;
+        let usage = run.usage;
+        let cost = run.cost;
         Self { text, provider, model, stopped_by, turns, usage, cost, auth }
     }
 }

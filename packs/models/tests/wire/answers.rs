@@ -70,6 +70,27 @@ async fn every_kind_of_provider_answers_and_its_text_comes_in_parts() {
 }
 
 #[tokio::test]
+async fn a_picture_reaches_every_kind_of_provider_in_its_form() {
+    for kind in KINDS {
+        let script = [head(200, "")].into_iter().chain(hello(kind).iter().map(event)).collect();
+        let provider = Provider::new(script).await;
+        let mut client = Client::new(config(kind, &provider.url)).await;
+        let picture = json!({ "mimeType": "image/png", "data": "iVBORw0KGgo=" });
+        let result = client.call("ask_model", json!({ "prompt": "What is it?", "images": [picture] })).await;
+        assert_eq!(result["content"][0]["text"], "Hello", "{kind}: {result}");
+        let body = &provider.asked()[0].1;
+        let as_url = json!("data:image/png;base64,iVBORw0KGgo=");
+        let (at, expected) = match kind {
+            "gemini" => ("/contents/0/parts/1/inlineData/data", json!("iVBORw0KGgo=")),
+            "openai" => ("/input/0/content/1/image_url", as_url),
+            "anthropic" => ("/messages/0/content/1/source/data", json!("iVBORw0KGgo=")),
+            _ => ("/messages/0/content/1/image_url/url", as_url),
+        };
+        assert_eq!(body.pointer(at), Some(&expected), "{kind}: {body}");
+    }
+}
+
+#[tokio::test]
 async fn the_tools_of_the_seed_have_their_names_and_a_line_about_the_model() {
     let script = [head(200, "")].into_iter().chain(hello("gemini").iter().map(event)).collect();
     let provider = Provider::new(script).await;

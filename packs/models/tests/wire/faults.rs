@@ -65,6 +65,15 @@ async fn too_many_requests_are_an_error_with_the_time_to_wait() {
 }
 
 #[tokio::test]
+async fn too_many_requests_may_come_with_a_date_that_counts_from_the_date_of_the_answer() {
+    check("answered with status 429: slow down\nHint: try again in 90 s", |_| {
+        let dates = "date: Wed, 18 Nov 2026 10:00:00 GMT\r\nretry-after: Wed, 18 Nov 2026 10:01:30 GMT\r\n";
+        vec![head(429, dates), Step::Send(b"slow down".to_vec())]
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn a_server_that_fails_is_asked_twice_with_a_wait_of_ten_seconds() {
     // All at the same time, since each of them waits.
     let cases = KINDS.into_iter().flat_map(|kind| [(kind, 500_u16), (kind, 529)]);
@@ -102,6 +111,31 @@ async fn an_event_of_ten_megabytes_is_refused() {
         let megabyte = vec![b'x'; 1 << 20];
         let mut script = vec![head(200, ""), Step::Send(b"data: ".to_vec())];
         script.extend(vec![Step::Send(megabyte); 10]);
+        script
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn an_answer_of_more_than_32_megabytes_in_small_events_is_refused() {
+    check("sent an answer of more than 33554432 bytes", |kind| {
+        // An event of a megabyte that adds nothing to the answer.
+        let mut padded = hello(kind)[0].clone();
+        padded["padding"] = "x".repeat(1 << 20).into();
+        let mut script = vec![head(200, "")];
+        script.extend(vec![event(&padded); 33]);
+        script
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_refusal_is_read_only_in_part() {
+    check("answered with status 400: ", |_| {
+        let mut script = vec![head(400, "")];
+        // It never ends; reading all of it would take until the timeout.
+        script.extend(vec![Step::Send(vec![b'x'; 64 << 10]); 2]);
+        script.push(Step::Hang);
         script
     })
     .await;

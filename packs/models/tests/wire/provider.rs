@@ -1,8 +1,9 @@
 //! A provider that answers each request with a script of bytes and pauses.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::{TcpListener, TcpStream};
@@ -43,7 +44,7 @@ impl Provider {
 
     /// The heads and bodies of the requests.
     pub(crate) fn asked(&self) -> Vec<(String, Value)> {
-        self.asked.lock().unwrap().clone()
+        self.asked.lock().clone()
     }
 }
 
@@ -61,7 +62,7 @@ async fn answer(stream: TcpStream, script: Vec<Step>, asked: Arc<Mutex<Vec<(Stri
         head.lines().find_map(|line| line.strip_prefix("content-length: ")?.parse().ok()).unwrap_or(0);
     let mut body = vec![0; length];
     read.read_exact(&mut body).await.unwrap();
-    asked.lock().unwrap().push((head, serde_json::from_slice(&body).unwrap()));
+    asked.lock().push((head, serde_json::from_slice(&body).unwrap()));
     for step in script {
         match step {
             Step::Send(bytes) => {

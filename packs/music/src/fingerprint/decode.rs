@@ -1,4 +1,4 @@
-//! From a file to samples.
+//! Decodes a file into samples.
 
 use std::fs::File;
 

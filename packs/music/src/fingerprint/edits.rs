@@ -9,7 +9,7 @@ use std::io::{self, Read, Seek, SeekFrom};
 const MOST_ATOMS: usize = 10_000;
 const MOST_BYTES: u64 = 4_096;
 
-/// In seconds; none where the file does not declare it or is no MP4.
+/// In seconds; none where the file does not declare it or is not an MP4.
 pub(super) fn lead(file: &File) -> Option<f64> {
     let mut search = Search { file, left: MOST_ATOMS };
     let end = file.metadata().ok()?.len();
@@ -95,7 +95,7 @@ impl Search<'_> {
         Ok(self.children(parent, name)?.into_iter().next())
     }
 
-    /// What is in the atoms of that name.
+    /// The content of the atoms of that name.
     fn children(&mut self, parent: &Span, name: &str) -> io::Result<Vec<Span>> {
         let (mut at, mut found) = (parent.start, Vec::new());
         while at + 8 <= parent.end && self.left > 0 {

@@ -1,4 +1,4 @@
-//! From the samples of a file to its fingerprint: the silence before it is left out, the channels become one, and
+//! Computes the fingerprint of a file's samples: the silence before it is left out, the channels become one, and
 //! the rate the one at which Chromaprint listens.
 
 use rusty_chromaprint::{Configuration, Fingerprinter};

@@ -1,4 +1,4 @@
-//! From any rate to the one rate at which Chromaprint listens, as `fpcalc` does it: a sinc of 16 crossings
+//! Resamples from any rate to the one rate that Chromaprint uses, as `fpcalc` does it: a sinc of 16 crossings
 //! under a Kaiser window, cut off at 0.8 of the lower rate, in 256 phases with a straight line between them.
 //!
 //! `rusty-chromaprint` has a resampler, but a filter of 16 samples whatever the rates, which lets so much through
@@ -116,7 +116,9 @@ fn kaiser(place: f64) -> f64 {
 /// The modified Bessel function of order zero, by its power series.
 fn bessel(x: f64) -> f64 {
     let quarter = x * x / 4.0;
-    let (mut sum, mut term, mut k) = (1.0, 1.0, 1.0);
+    let mut sum = 1.0;
+    let mut term = 1.0;
+    let mut k = 1.0;
     while term > sum * 1e-17 {
         term *= quarter / (k * k);
         sum += term;

@@ -1,4 +1,4 @@
-//! From a path back to its values.
+//! Extracts the values of a template from a path.
 
 use toolyard_tool::ToolError;
 

@@ -59,7 +59,7 @@ fn placeholder(text: &str) -> Result<Placeholder, ToolError> {
         return Err(wrong(&format!("`{{{text}}}` names no field")));
     }
     let digits =
-        form.map(|form| digits(form).ok_or_else(|| wrong(&format!("`:{form}` is no form: write `:02d`"))));
+        form.map(|form| digits(form).ok_or_else(|| wrong(&format!("`:{form}` is not a form: write `:02d`"))));
     Ok(Placeholder { name: name.to_owned(), digits: digits.transpose()?, fallback })
 }
 
@@ -74,7 +74,7 @@ fn check(parts: &[Vec<Piece>]) -> Result<(), ToolError> {
         match part.as_slice() {
             [] => return Err(wrong("a part between slashes is empty")),
             [Piece::Literal(name)] if name == "." || name == ".." => {
-                return Err(wrong("`.` and `..` are no names"));
+                return Err(wrong("`.` and `..` are not names"));
             }
             pieces if pieces.len() > MOST_PIECES => return Err(wrong("a name has too many placeholders")),
             _ => {}

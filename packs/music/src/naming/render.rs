@@ -1,4 +1,4 @@
-//! From values to a path.
+//! Renders a path from values.
 
 use std::collections::BTreeMap;
 
@@ -63,7 +63,7 @@ pub(crate) fn sanitised(text: &str) -> String {
     without_bad_ends(&replaced)
 }
 
-/// Some systems cannot have names that end with dots or spaces, and `..` is no name at all.
+/// Some systems cannot have names that end with dots or spaces, and `..` is not a name at all.
 fn without_bad_ends(text: &str) -> String {
     text.trim().trim_end_matches(|c: char| c == '.' || c.is_whitespace()).to_owned()
 }

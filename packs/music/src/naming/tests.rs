@@ -28,10 +28,10 @@ fn values_become_paths() {
     check("{title}", &[], Err("no value for `title`"));
     check("{track:02d}", &[("track", "-3")], Err("must be a number"));
     check("/a/{title}", &[], Err("must not begin with a slash"));
-    check("../{title}", &[], Err("`.` and `..` are no names"));
+    check("../{title}", &[], Err("`.` and `..` are not names"));
     check("{title", &[], Err("not closed"));
     check("{ti tle}", &[], Err("names no field"));
-    check("{track:2d}", &[], Err("is no form"));
+    check("{track:2d}", &[], Err("is not a form"));
     check("a//b", &[], Err("is empty"));
     let long = "x".repeat(300);
     check("{title}", &[("title", long.as_str())], Err("longer than 255 bytes"));

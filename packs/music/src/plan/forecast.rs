@@ -1,4 +1,4 @@
-//! What a plan would do, without doing it: each operation sees what those before it would have done.
+//! Simulates a plan: each operation takes the effect of the operations before it into account.
 
 use toolyard_jail::{Inside, JailError, Kind};
 use toolyard_tool::ToolError;
@@ -21,7 +21,7 @@ enum Event {
     Moved { from: Inside, to: Inside },
 }
 
-/// Where something would come from.
+/// The origin of an entry that would be at a path.
 enum Origin {
     /// It is on the disk under this path.
     Disk(Inside),
@@ -36,13 +36,13 @@ impl<'a> Forecast<'a> {
         Self { library, events: Vec::new() }
     }
 
-    /// What an operation would do, in words.
+    /// Simulates an operation, and describes its effect in words.
     pub(crate) fn apply(&mut self, operation: &Operation) -> Result<String, ToolError> {
         match operation {
             Operation::Mkdir(wish) => {
                 let path = self.library.path_to_change(&wish.path)?;
                 let made = self.make(&path)?;
-                Ok(if made == 0 { format!("{path} is there already") } else { format!("would make {path}") })
+                Ok(if made == 0 { format!("{path} already exists") } else { format!("would make {path}") })
             }
             Operation::Move(wish) => self.foresee_move(wish),
             Operation::WriteMetadata(change) => {
@@ -96,7 +96,7 @@ impl<'a> Forecast<'a> {
         Ok(above + 1)
     }
 
-    /// What would be at a path.
+    /// The kind of entry that would be at a path.
     fn kind(&self, path: &Inside) -> Result<Option<Kind>, ToolError> {
         match self.origin(path)? {
             Origin::Made => Ok(Some(Kind::Folder)),
@@ -110,7 +110,7 @@ impl<'a> Forecast<'a> {
         }
     }
 
-    /// Where the file that would be at a path is now.
+    /// The present path of the file that would be at a path.
     fn file(&self, path: &Inside) -> Result<Inside, ToolError> {
         match self.origin(path)? {
             Origin::Disk(origin) => match self.library.jail.look(&origin).tool_error()?.kind {

@@ -26,7 +26,7 @@ impl Runner<'_> {
                 let path = self.library.path_to_change(&wish.path)?;
                 let missing = make_dir(self.library, &path, true, true)?;
                 if missing.is_empty() {
-                    return Ok(format!("{path} is there already"));
+                    return Ok(format!("{path} already exists"));
                 }
                 self.begin(index, operation, Undo::Folders(texts(&missing)))?;
                 let _locked = self.library.lock(self.context, &[&path])?;
@@ -126,7 +126,7 @@ impl Runner<'_> {
     }
 }
 
-/// What may be moved where: a file may replace a file, and nothing else replaces anything.
+/// Checks a move: a file may replace a file; nothing else is replaced.
 pub(crate) fn check_move(
     from: &Inside,
     to: &Inside,
@@ -138,7 +138,7 @@ pub(crate) fn check_move(
         return Err(JailError::RootItself).tool_error();
     }
     if from == to {
-        return Err(ToolError::new(format!("`{from}` is there already")).hint("leave this move out"));
+        return Err(ToolError::new(format!("`{from}` already exists")).hint("leave this move out"));
     }
     if kind == Kind::Folder && to.is_within(from) {
         return Err(ToolError::new(format!("`{from}` cannot be moved into itself"))

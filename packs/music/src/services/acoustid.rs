@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::Value;
-use toolyard_tool::ToolError;
+use toolyard_tool::{Secret, ToolError};
 
 use super::pace::Pace;
 use super::web::Web;
@@ -19,7 +19,7 @@ const INVALID_KEY: u64 = 4;
 pub(crate) struct AcoustId {
     web: Web,
     url: String,
-    key: Option<String>,
+    key: Option<Secret>,
     pace: Pace,
 }
 
@@ -31,7 +31,7 @@ impl AcoustId {
 
     /// Fails early, before any work is done.
     pub(crate) fn key(&self) -> Result<&str, ToolError> {
-        self.key.as_deref().filter(|key| !key.is_empty()).ok_or_else(|| {
+        self.key.as_ref().map(Secret::expose).filter(|key| !key.is_empty()).ok_or_else(|| {
             ToolError::new("AcoustID needs a key, and none is configured")
                 .hint("register an application at acoustid.org and set `acoustid_key` in [packs.music]")
         })

@@ -2,9 +2,10 @@
 //! every request goes to the service.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use rusqlite::{Connection, OptionalExtension as _, params};
 
 #[derive(Clone, Debug)]
@@ -18,9 +19,9 @@ impl Cache {
         Self { path: path.or_else(usual_place), opened: Arc::default() }
     }
 
-    /// What is kept under a key and not too old. `now` in seconds since 1970.
+    /// The cached value of a key, if it has not expired. `now` is in seconds since 1970.
     pub(crate) fn get(&self, key: &str, now: u64) -> Option<Vec<u8>> {
-        let connection = self.connection()?.lock().unwrap_or_else(PoisonError::into_inner);
+        let connection = self.connection()?.lock();
         let mut query =
             connection.prepare("SELECT value FROM cache WHERE key = ?1 AND expires_at > ?2").ok()?;
         query.query_row(params![key, i64::try_from(now).ok()?], |row| row.get(0)).optional().ok()?
@@ -29,7 +30,7 @@ impl Cache {
     /// An answer that cannot be stored is requested again; this is not reported.
     pub(crate) fn put(&self, key: &str, value: &[u8], now: u64, time: Duration) {
         let Some(connection) = self.connection() else { return };
-        let connection = connection.lock().unwrap_or_else(PoisonError::into_inner);
+        let connection = connection.lock();
         let (Ok(now), Ok(expires)) = (i64::try_from(now), i64::try_from(now + time.as_secs())) else {
             return;
         };

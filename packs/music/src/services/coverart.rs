@@ -34,7 +34,7 @@ impl CoverArt {
         Self { web, base: config.coverart_url.trim_end_matches('/').to_owned(), pace: Pace::new(GAP) }
     }
 
-    /// What the archive knows of a release.
+    /// The images of a release in the archive.
     pub(crate) async fn images(&self, mbid: &str) -> Result<Vec<Value>, ToolError> {
         let reply = self.fetch(&format!("{}/release/{mbid}", self.base), MOST_BYTES).await?;
         if reply.status == 404 {

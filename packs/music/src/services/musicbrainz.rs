@@ -77,7 +77,9 @@ impl MusicBrainz {
     }
 
     async fn kept(&self, url: &str) -> Option<Value> {
-        let (cache, url, now) = (self.cache.clone(), url.to_owned(), (self.clock)());
+        let cache = self.cache.clone();
+        let url = url.to_owned();
+        let now = (self.clock)();
         let kept = tokio::task::spawn_blocking(move || cache.get(&url, now)).await.ok()??;
         serde_json::from_slice(&kept).ok()
     }

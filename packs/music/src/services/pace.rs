@@ -1,8 +1,8 @@
 //! The minimum time between two requests to a service, for all tools together; longer if the service requires it.
 
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::time::{Instant, sleep_until};
 
 #[derive(Debug)]
@@ -20,7 +20,7 @@ impl Pace {
     /// Waits for its turn. A cancelled caller leaves a gap, which does no harm.
     pub(crate) async fn turn(&self) {
         let at = {
-            let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut next = self.next.lock();
             let now = Instant::now();
             let at = next.map_or(now, |next| next.max(now));
             *next = Some(at + self.gap);
@@ -36,7 +36,7 @@ impl Pace {
 
     /// No request is sent for that long.
     pub(crate) fn hold(&self, time: Duration) {
-        let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut next = self.next.lock();
         let until = Instant::now() + time;
         *next = Some(next.map_or(until, |next| next.max(until)));
     }

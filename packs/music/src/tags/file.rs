@@ -9,7 +9,7 @@ use lofty::file::{FileType, TaggedFile};
 use lofty::probe::Probe;
 use toolyard_tool::ToolError;
 
-/// What to read of a file.
+/// The parts of a file to read.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Parts {
     pub(crate) properties: bool,
@@ -40,7 +40,7 @@ fn not_readable(name: &str, why: &str) -> ToolError {
     )
 }
 
-/// What a format is called in answers.
+/// The name of a format in answers.
 pub(crate) fn format(kind: FileType) -> &'static str {
     match kind {
         FileType::Aac => "AAC",

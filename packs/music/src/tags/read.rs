@@ -1,4 +1,4 @@
-//! From a file to its tags, properties and pictures, in the form of answers.
+//! Reads the tags, properties and pictures of a file, in the form of answers.
 
 use std::fs::File;
 

@@ -17,7 +17,7 @@ use crate::trouble::{cancelled, with_hint};
 
 const NAMELESS: &str = "";
 
-/// What was changed: the field, and its new value, or nothing for a field that was deleted.
+/// The changed fields with their new values; `None` for a field that was deleted.
 pub(crate) type Changed = BTreeMap<String, Option<String>>;
 
 /// Checks of a change that no schema can express.
@@ -26,7 +26,7 @@ pub(crate) fn check(change: &TagChange, problems: &mut Problems) {
         if field(name).is_none() {
             problems.add(
                 "remove",
-                format!("names `{name}`, which is no field; the fields are {}", read::field_names()),
+                format!("names `{name}`, which is not a field; the fields are {}", read::field_names()),
             );
         }
     }
@@ -53,10 +53,19 @@ pub(crate) fn edit<T>(
     path: &Inside,
     edit: impl FnOnce(&mut TaggedFile) -> Result<T, ToolError>,
 ) -> Result<T, ToolError> {
+    edit_while(library, &|| !context.is_cancelled(), path, edit)
+}
+
+/// The same while `go_on` returns true.
+fn edit_while<T>(
+    library: &Library,
+    go_on: &dyn Fn() -> bool,
+    path: &Inside,
+    edit: impl FnOnce(&mut TaggedFile) -> Result<T, ToolError>,
+) -> Result<T, ToolError> {
     let name = path.name().and_then(|name| name.to_str()).unwrap_or(NAMELESS);
-    let go_on = || !context.is_cancelled();
-    let edited = library.jail.edit_while(path, &go_on, |file| {
-        let mut file = Stoppable::new(file, &go_on);
+    let edited = library.jail.edit_while(path, go_on, |file| {
+        let mut file = Stoppable::new(file, go_on);
         let mut audio = file::open(&mut file, name, Parts { properties: false, pictures: true })?;
         let edited = edit(&mut audio)?;
         save(&mut file, &audio)?;
@@ -162,5 +171,76 @@ impl From<JailError> for Failed {
 impl From<ToolError> for Failed {
     fn from(error: ToolError) -> Self {
         Self(error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::fs::{self, File};
+    use std::io::Write as _;
+
+    use tempfile::TempDir;
+
+    use super::*;
+
+    const MIB: u32 = 1024 * 1024;
+
+    /// A library with one sound in `a.wav`, most of which takes no room on the disk.
+    fn library_with_sound(bytes: u32) -> (TempDir, Library) {
+        let folder = tempfile::tempdir().unwrap();
+        let mut header = Vec::from(*b"RIFF");
+        header.extend((bytes + 36).to_le_bytes());
+        header.extend(b"WAVEfmt \x10\0\0\0\x01\0\x01\0");
+        header.extend([44_100_u32, 88_200].into_iter().flat_map(u32::to_le_bytes));
+        header.extend(b"\x02\0\x10\0data");
+        header.extend(bytes.to_le_bytes());
+        let mut file = File::create(folder.path().join("a.wav")).unwrap();
+        file.write_all(&header).unwrap();
+        file.set_len(44 + u64::from(bytes)).unwrap();
+        let config = serde_json::json!({ "root": folder.path() });
+        let library = Library::open(&serde_json::from_value(config).unwrap()).unwrap();
+        (folder, library)
+    }
+
+    /// Writes a title into `a.wav` and is cancelled after so many looks; whether that worked, and how often it looked.
+    fn write_title(library: &Library, looks: u64) -> (bool, u64) {
+        let made = Cell::new(0);
+        let go_on = || {
+            made.set(made.get() + 1);
+            made.get() <= looks
+        };
+        let change = TagChange { title: Some("T".into()), ..TagChange::default() };
+        let path = library.path("a.wav").unwrap();
+        let written = edit_while(library, &go_on, &path, |audio| apply(audio, &change));
+        (written.is_ok(), made.get())
+    }
+
+    /// A block is at most 8 MiB, so at most 40 MiB of the 3 GiB are copied.
+    #[test]
+    fn a_cancelled_change_of_a_large_file_copies_no_further_block() {
+        let (folder, library) = library_with_sound(3 * 1024 * MIB);
+        let (is_written, looks) = write_title(&library, 5);
+        assert!(!is_written && looks <= 7, "it looked {looks} times");
+        let names: Vec<_> =
+            fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        assert_eq!(names, ["a.wav"]);
+    }
+
+    #[test]
+    fn a_cancel_at_any_stage_of_a_change_ends_it_at_the_next_look_and_leaves_the_file() {
+        let (folder, library) = library_with_sound(20 * MIB);
+        let (other, twin) = library_with_sound(20 * MIB);
+        let (is_written, all) = write_title(&twin, u64::MAX);
+        assert!(is_written && all > 5, "it looked {all} times");
+        let before = fs::read(folder.path().join("a.wav")).unwrap();
+        for at in [0, 2, all / 4, all / 2, 3 * all / 4, all - 2, all - 1] {
+            let (is_written, looks) = write_title(&library, at);
+            assert!(!is_written && looks <= at + 2, "cancelled at {at} of {all}, it looked {looks} times");
+            assert!(fs::read(folder.path().join("a.wav")).unwrap() == before, "cancelled at {at} of {all}");
+        }
+        assert!(write_title(&library, all).0);
+        let content = |folder: &TempDir| fs::read(folder.path().join("a.wav")).unwrap();
+        assert!(content(&folder) == content(&other));
     }
 }

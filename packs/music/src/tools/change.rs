@@ -137,7 +137,7 @@ pub(crate) struct MadeDir {
     dry_run: bool,
 }
 
-/// Makes a folder. That it is there already is no error.
+/// Makes a folder. That it is there already is not an error.
 #[tool(destructive = false, idempotent)]
 pub(crate) fn fs_mkdir(
     library: &Library,
@@ -148,7 +148,7 @@ pub(crate) fn fs_mkdir(
     let _locked = library.lock(context, &[&path])?;
     let made = make_dir(library, &path, args.recursive, args.dry_run)?;
     let text = match (made.is_empty(), args.dry_run) {
-        (true, _) => format!("{path} is there already"),
+        (true, _) => format!("{path} already exists"),
         (false, true) => format!("would make {}", count(made.len(), "folder")),
         (false, false) => format!("made {}", count(made.len(), "folder")),
     };
@@ -162,7 +162,7 @@ pub(crate) fn fs_mkdir(
     Ok(WithText::new(made, text))
 }
 
-/// What was made, or would be.
+/// Makes a folder; returns the folders that were made, or would be.
 pub(crate) fn make_dir(
     library: &Library,
     path: &Inside,
@@ -236,7 +236,7 @@ pub(crate) fn fs_move(
     Ok(WithText::new(moved, text))
 }
 
-/// What a move would meet.
+/// The checked parts of a move.
 struct Ready {
     look: Kind,
     parents: Vec<Inside>,

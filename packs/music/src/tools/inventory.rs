@@ -101,7 +101,9 @@ pub(crate) fn inventory_divergences(
     };
     let mut view =
         View { context, template, fields, root, args: &args, scanned: 0, warnings: Remarks::default() };
-    let (mut directories, mut last, mut next_cursor) = (Vec::new(), None, None);
+    let mut directories = Vec::new();
+    let mut last = None;
+    let mut next_cursor = None;
     let remarks = walk_folders(&library.jail, &view.root.clone(), &wanted, &mut |folder, names| {
         if view.scanned >= u64::from(args.max_files) {
             next_cursor = last.as_ref().map(|last: &Inside| Cursor::write(last, cursor.seen + view.scanned));
@@ -171,7 +173,7 @@ struct View<'a> {
 }
 
 impl View<'_> {
-    /// What differs in a folder; nothing if nothing does.
+    /// The differences in a folder; `None` if there are none.
     fn folder(&mut self, folder: &Folder, names: &[String]) -> Result<Option<Directory>, ToolError> {
         let above: Vec<String> = folder
             .path()

@@ -55,7 +55,7 @@ fn year(value: &Value, key: &str) -> Option<u32> {
     value[key].as_str()?.get(..4)?.parse().ok()
 }
 
-/// Everybody in an artist credit, as it is shown.
+/// All artists of an artist credit, as it is shown.
 fn credit(value: &Value) -> Option<String> {
     let credit: String = list(value, "artist-credit")
         .iter()
@@ -113,6 +113,22 @@ impl ReleaseAbout {
     }
 }
 
+/// A number of things: `1 artist`, `2 artists`.
+fn counted(count: u64, one: &str) -> String {
+    format!("{count} {one}{}", if count == 1 { "" } else { "s" })
+}
+
 fn lines(head: &str, lines: impl IntoIterator<Item = String>) -> String {
     lines.into_iter().fold(head.to_owned(), |text, line| format!("{text}\n{line}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_thing_is_named_in_the_singular() {
+        let texts = [0, 1, 2].map(|count| counted(count, "artist"));
+        assert_eq!(texts, ["0 artists", "1 artist", "2 artists"]);
+    }
 }

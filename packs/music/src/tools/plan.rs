@@ -88,7 +88,9 @@ pub(crate) fn apply_plan(
         (each(context, &plan, |index, operation| runner.run(index, operation))?, Some(id))
     };
     let of = |status| results.iter().filter(|result| result.status == status).count();
-    let (ok_count, error_count, skipped) = (of(Status::Ok), of(Status::Error), of(Status::Skipped));
+    let ok_count = of(Status::Ok);
+    let error_count = of(Status::Error);
+    let skipped = of(Status::Skipped);
     let text = text(&results, plan_id.as_deref());
     let applied = Applied {
         plan_id,

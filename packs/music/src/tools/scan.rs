@@ -91,7 +91,10 @@ pub(crate) fn fs_scan_audio(
         include_hidden: args.include_hidden,
         after: cursor.after,
     };
-    let (mut files, mut seen, mut next_cursor, mut last) = (Vec::new(), cursor.seen, None, None);
+    let mut files = Vec::new();
+    let mut seen = cursor.seen;
+    let mut next_cursor = None;
+    let mut last = None;
     let page = usize::try_from(args.max_results)?;
     let remarks = walk(&library.jail, &root, &wanted, &mut |found| {
         if context.is_cancelled() {

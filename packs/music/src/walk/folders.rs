@@ -6,7 +6,7 @@ use toolyard_jail::{Folder, Inside, Jail, JailError, Kind};
 use super::{Flow, Remarks, Wanted, extension};
 use crate::library::OWN_FOLDER;
 
-/// What to do with a folder and the names of its files.
+/// The callback for a folder and the names of its files.
 type Visit<'a, E> = dyn FnMut(&Folder, &[String]) -> Result<Flow, E> + 'a;
 
 /// Shows each folder with the names of its wanted files to `visit`. `wanted.after` is the last folder that was

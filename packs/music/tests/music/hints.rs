@@ -30,7 +30,7 @@ fn here() -> Vec<Line> {
             "fs_move",
             json!({ "from": "a.mp3", "to": "a.mp3" }),
             none(),
-            "is there already",
+            "already exists",
             "leave this move out",
         ),
         (

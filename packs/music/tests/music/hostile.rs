@@ -32,7 +32,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 25, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn whatever_paths_are_given_nothing_outside_is_read_or_changed(
+    fn no_path_reads_or_changes_anything_outside(
         wishes in prop::collection::vec((any::<prop::sample::Index>(), path()), 1..15),
     ) {
         runtime().block_on(async {
@@ -51,7 +51,7 @@ proptest! {
     }
 
     #[test]
-    fn whatever_is_swapped_during_a_call_nothing_outside_is_read_or_changed(
+    fn no_swap_during_a_call_reads_or_changes_anything_outside(
         wishes in prop::collection::vec((any::<prop::sample::Index>(), prop::sample::select(vec!["a", "a/song.mp3"])), 10..40),
     ) {
         runtime().block_on(async {

@@ -1,9 +1,10 @@
 //! A mock server for the services: it answers from a script and records the requests.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Instant;
 
+use parking_lot::Mutex;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
@@ -64,11 +65,11 @@ impl Mock {
     }
 
     pub(crate) fn answer(&self, answer: Answer) {
-        self.shared.answers.lock().unwrap().push_back(answer);
+        self.shared.answers.lock().push_back(answer);
     }
 
     pub(crate) fn asked(&self) -> Vec<Asked> {
-        self.shared.asked.lock().unwrap().clone()
+        self.shared.asked.lock().clone()
     }
 
     pub(crate) fn lines(&self) -> Vec<String> {
@@ -94,14 +95,9 @@ async fn serve(stream: TcpStream, shared: Arc<Shared>) {
         let mut body = vec![0; length];
         read.read_exact(&mut body).await.unwrap();
         let line = line.strip_suffix(" HTTP/1.1").unwrap().to_owned();
-        shared.asked.lock().unwrap().push(Asked {
-            line,
-            headers,
-            body: String::from_utf8(body).unwrap(),
-            at,
-        });
+        shared.asked.lock().push(Asked { line, headers, body: String::from_utf8(body).unwrap(), at });
         let Answer(status, headers, body) =
-            shared.answers.lock().unwrap().pop_front().unwrap_or_else(|| Answer::status(500, ""));
+            shared.answers.lock().pop_front().unwrap_or_else(|| Answer::status(500, ""));
         let head = format!("HTTP/1.1 {status} X\r\n{headers}content-length: {}\r\n\r\n", body.len());
         // The client may have disconnected.
         if write.write_all(&[head.as_bytes(), &body].concat()).await.is_err() {

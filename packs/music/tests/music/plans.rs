@@ -183,7 +183,7 @@ proptest! {
     }
 }
 
-/// What became of each operation up to the first failure: after one, a forecast is only a guess.
+/// The status of each operation up to the first failure: what a plan predicts after a failure is only a guess.
 fn statuses(answer: &Value) -> Vec<String> {
     let all =
         answer["results"].as_array().unwrap().iter().map(|one| one["status"].as_str().unwrap().to_owned());

@@ -1,7 +1,7 @@
 //! Long-running tools report progress and stop when they are cancelled.
 
 use std::fs;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
@@ -92,4 +92,45 @@ async fn tools_that_read_many_files_stop_when_cancelled() {
         let is_slow = ["write_metadata_batch", "undo_plan"].contains(&tool);
         assert!(!is_slow || last.unwrap_or(0.0) < 390.0, "{tool} went on to {last:?}");
     }
+}
+
+/// The size of the unfinished copy in the library, if there is one.
+fn draft(music: &Music) -> Option<u64> {
+    let entries = fs::read_dir(music.root()).unwrap();
+    let mut others = entries.filter_map(Result::ok).filter(|entry| {
+        let name = entry.file_name();
+        !["large.wav", "moved.wav", "small.wav", ".toolyard"].iter().any(|known| name == *known)
+    });
+    Some(others.next()?.metadata().ok()?.len())
+}
+
+/// The copy of the large file takes many seconds; nothing else may wait for its end.
+#[tokio::test]
+async fn a_change_of_one_large_file_that_is_cancelled_frees_the_file_at_once() {
+    const LARGE: u64 = 8 * 1024 * 1024 * 1024;
+    let mut music = Music::new().await;
+    fs::File::create(music.root().join("large.wav")).unwrap().set_len(LARGE).unwrap();
+    fs::write(music.root().join("small.wav"), audio::tone("wav")).unwrap();
+    let arguments = json!({ "path": "large.wav", "title": "T" });
+    let id = music.send("tools/call", json!({ "name": "write_metadata", "arguments": arguments })).await;
+    let begun = Instant::now();
+    while draft(&music).is_none_or(|copied| copied == 0) {
+        assert!(begun.elapsed() < Duration::from_secs(30), "the large file is not being copied");
+        tokio::task::yield_now().await;
+    }
+    // A change of another file does not wait for this one, also before the cancel.
+    music.call("write_metadata", json!({ "path": "small.wav", "title": "A" })).await;
+    assert!(draft(&music).is_some(), "the large file is still being copied");
+    music.notify("notifications/cancelled", json!({ "requestId": id })).await;
+    let arguments = json!({ "from": "large.wav", "to": "moved.wav" });
+    let moved = music.send("tools/call", json!({ "name": "fs_move", "arguments": arguments })).await;
+    let mut copied = 0;
+    while let Some(so_far) = draft(&music) {
+        copied = copied.max(so_far);
+        tokio::task::yield_now().await;
+    }
+    assert!(copied < LARGE, "it was copied to its end");
+    let moved = music.answer(moved).await;
+    assert_ne!(moved["isError"], true, "{moved}");
+    music.call("write_metadata", json!({ "path": "small.wav", "title": "B" })).await;
 }

@@ -294,7 +294,7 @@ async fn a_cover_that_cannot_be_had_leaves_nothing_behind() {
     mock.answer(Answer::json(&images));
     mock.answer(Answer(200, String::new(), b"<html>".to_vec()));
     let page = music.failure("mb_cover_download", download).await;
-    assert!(page.contains("is no picture"), "{page}");
+    assert!(page.contains("is not a picture"), "{page}");
     for name in ["../x", ".x", "a/b", ""] {
         let refused =
             music.failure("mb_cover_download", json!({ "mbid": ID, "path": ".", "filename": name })).await;

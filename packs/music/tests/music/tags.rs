@@ -126,7 +126,7 @@ async fn single_fields_are_deleted_and_the_rest_stays() {
         assert_eq!(read["metadata"]["album"], "B", "{format}");
     }
     let wrong = music.failure("write_metadata", json!({ "path": "a.mp3", "remove": ["titel"] })).await;
-    assert!(wrong.contains("`titel`, which is no field"), "{wrong}");
+    assert!(wrong.contains("`titel`, which is not a field"), "{wrong}");
     let both =
         music.failure("write_metadata", json!({ "path": "a.mp3", "year": 1999, "date": "1999" })).await;
     assert!(both.contains("`year` and `date` must not be given together"), "{both}");
@@ -223,7 +223,7 @@ async fn only_pictures_that_players_show_are_taken() {
 }
 
 #[tokio::test]
-async fn a_file_that_is_no_audio_is_refused_and_unchanged() {
+async fn a_file_that_is_not_audio_is_refused_and_unchanged() {
     let mut music = Music::new().await;
     fs::write(music.root().join("a.mp3"), "not music").unwrap();
     fs::write(music.root().join("a.txt"), "not music").unwrap();

@@ -8,7 +8,7 @@ pub(super) fn step(line: &Value) -> Step {
     match text(line, "/type") {
         Some("user" | "assistant") if line.get("message").is_some() => {
             // Conversations of sub-agents are not part of the main one.
-            if line.get("isSidechain") == Some(&Value::Bool(true)) {
+            if is_of_agent(line) {
                 return Step::About;
             }
             Step::Message { id: owned(line, "/uuid"), parent: owned(line, "/parentUuid") }
@@ -44,6 +44,17 @@ pub(super) fn message(line: &Value) -> Option<Message> {
         _ => return None,
     }
     (!message.text.is_empty()).then_some(message)
+}
+
+/// The message of a sub-agent. Older versions write it between those of the session, newer ones into a file of its own.
+pub(super) fn of_agent(line: &Value) -> Option<Message> {
+    let message = message(line).filter(|_| is_of_agent(line))?;
+    let agent = owned(line, "/agentId").unwrap_or_else(|| "sub-agent".to_owned());
+    Some(Message { agent: Some(agent), ..message })
+}
+
+fn is_of_agent(line: &Value) -> bool {
+    line.get("isSidechain") == Some(&Value::Bool(true))
 }
 
 fn block_text(block: &Value, edits: &mut Vec<Edit>) -> Option<String> {

@@ -1,5 +1,7 @@
 //! Codex: `{timestamp, type, payload}`; the conversation is in the lines of type `response_item`, in order.
 
+use std::path::Path;
+
 use serde_json::Value;
 
 use super::{About, Edit, Message, Step, added_by_patch, call, owned, parsed, text};
@@ -45,6 +47,7 @@ pub(super) fn message(line: &Value) -> Option<Message> {
         time: owned(line, "/timestamp"),
         text,
         edits,
+        agent: None,
     })
 }
 
@@ -54,10 +57,17 @@ fn edits_of(name: &str, arguments: &str) -> Vec<Edit> {
     if name == "apply_patch" {
         return text(&arguments, "/input").map(added_by_patch).unwrap_or_default();
     }
-    let words = arguments.get("command").and_then(Value::as_array);
-    let patch =
-        words.into_iter().flatten().filter_map(Value::as_str).find(|word| word.contains("*** Begin Patch"));
-    patch.map(added_by_patch).unwrap_or_default()
+    // Words, or the line of a shell: `apply_patch <<'EOF' …`.
+    let words = arguments.get("command").and_then(Value::as_array).into_iter().flatten();
+    let words = words.chain(arguments.get("command")).chain(arguments.get("cmd"));
+    let patch = words.filter_map(Value::as_str).find(|word| word.contains("*** Begin Patch"));
+    let mut edits = patch.map(added_by_patch).unwrap_or_default();
+    if let Some(folder) = text(&arguments, "/workdir") {
+        for edit in &mut edits {
+            edit.path = Path::new(folder).join(&edit.path).display().to_string();
+        }
+    }
+    edits
 }
 
 pub(super) fn describe(line: &Value, about: &mut About) {
@@ -69,5 +79,30 @@ pub(super) fn describe(line: &Value, about: &mut About) {
         && let Some(message) = message(line)
     {
         about.title = Some(message.text);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_patch_is_found_in_every_form_in_which_codex_has_run_it() {
+        let patch = "*** Begin Patch\n*** Add File: tower.txt\n+built\n*** End Patch";
+        let line = format!("apply_patch <<'EOF'\n{patch}\nEOF\n");
+        let check = |name: &str, arguments: Value, path: &str| {
+            let edits = edits_of(name, &arguments.to_string());
+            assert_eq!(edits, [Edit { path: path.into(), added: "built\n".into() }], "{name} {arguments}");
+        };
+        check("apply_patch", json!({ "input": patch }), "tower.txt");
+        check("shell", json!({ "command": ["apply_patch", patch] }), "tower.txt");
+        check("shell", json!({ "command": ["bash", "-lc", line] }), "tower.txt");
+        check("shell_command", json!({ "command": line }), "tower.txt");
+        // Since 0.166.
+        check("exec_command", json!({ "cmd": line }), "tower.txt");
+        check("exec_command", json!({ "cmd": line, "workdir": "/tmp/yard" }), "/tmp/yard/tower.txt");
+        assert_eq!(edits_of("exec_command", &json!({ "cmd": "cat tower.txt" }).to_string()), []);
     }
 }

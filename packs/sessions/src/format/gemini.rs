@@ -44,6 +44,7 @@ pub(super) fn message(line: &Value, id: Option<&str>) -> Option<Message> {
         time: owned(record, "/timestamp"),
         text: words,
         edits,
+        agent: None,
     })
 }
 

@@ -5,7 +5,7 @@ use yaml_rust2::Yaml;
 use yaml_rust2::parser::{Event, Parser};
 use yaml_rust2::scanner::TScalarStyle;
 
-/// More than that is no description of a skill.
+/// More than that is not a description of a skill.
 const MOST_BYTES: usize = 64 << 10;
 const MOST_DEPTH: usize = 16;
 
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_plain_mapping_is_none() {
+    fn frontmatter_that_is_not_a_plain_mapping_is_none() {
         let deep = format!("---\na: {}{}\n---\n", "[".repeat(40), "]".repeat(40));
         for text in [
             "",

@@ -69,8 +69,9 @@ pub(crate) async fn session_blame(
         .filter(|(at, line)| range.contains(at) && line.len() >= LEAST_LINE)
         .collect();
     let writers = {
-        let (transcripts, path, context) =
-            (sessions.transcripts(&project_scope(&scope)), path.clone(), context.clone());
+        let transcripts = sessions.transcripts(&project_scope(&scope));
+        let path = path.clone();
+        let context = context.clone();
         let work = move || writers(&transcripts, &path, wanted, &commits, &|| !context.is_cancelled());
         tokio::task::spawn_blocking(work).await??
     };
@@ -128,21 +129,24 @@ fn writers(
     Ok(writers)
 }
 
-/// The lines that a session put into a file.
+/// The lines that a session put into a file, itself or through its sub-agents.
 fn added_to(transcript: &Transcript, path: &Path) -> Result<std::collections::HashSet<String>, ToolError> {
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let filter = memchr::memmem::Finder::new(name.as_bytes());
     let folder = PathBuf::from(transcript.about.folder.clone().unwrap_or_default());
     let mut added = std::collections::HashSet::new();
-    let mut lines = Lines::open(&transcript.path)?;
-    while let Some((_, line)) = lines.next()? {
-        if filter.find(line).is_none() {
-            continue;
-        }
-        let Ok(line) = serde_json::from_slice::<Value>(line) else { continue };
-        let edits = format::messages(transcript.program, &line).into_iter().flat_map(|message| message.edits);
-        for edit in edits.filter(|edit| real(&folder.join(&edit.path)) == path) {
-            added.extend(edit.added.lines().map(|line| line.trim().to_owned()));
+    for file in transcript.files() {
+        let mut lines = Lines::open(file)?;
+        while let Some((_, line)) = lines.next()? {
+            if filter.find(line).is_none() {
+                continue;
+            }
+            let Ok(line) = serde_json::from_slice::<Value>(line) else { continue };
+            let messages = format::messages(transcript.program, &line).into_iter();
+            let edits = messages.flat_map(|message| message.edits);
+            for edit in edits.filter(|edit| real(&folder.join(&edit.path)) == path) {
+                added.extend(edit.added.lines().map(|line| line.trim().to_owned()));
+            }
         }
     }
     Ok(added)
@@ -180,4 +184,27 @@ fn parse_blame(output: &str) -> HashMap<usize, String> {
         }
     }
     commits
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_line_has_the_commit_that_git_names_for_it() {
+        let (one, two) = ("a".repeat(40), "b".repeat(40));
+        let output = format!(
+            "{one} 1 1 2\nauthor Ann\nsummary Build a tower\nfilename t\n\tfn a() {{}}\n\
+             {one} 2 2\nauthor Ann\nsummary Build a tower\nfilename t\n\tsummary of the text\n\
+             {two} 9 3 1\nauthor Bob\nsummary \nprevious {one} t\nfilename t\n\t{one} 7 7\n"
+        );
+        let expected = [
+            (1, format!("{} Build a tower", &one[..10])),
+            (2, format!("{} Build a tower", &one[..10])),
+            (3, format!("{} ", &two[..10])),
+        ];
+        assert_eq!(parse_blame(&output), HashMap::from(expected));
+        assert_eq!(parse_blame(""), HashMap::new());
+        assert_eq!(parse_blame("fatal: no such path 't' in HEAD\n"), HashMap::new());
+    }
 }

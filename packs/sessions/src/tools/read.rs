@@ -11,7 +11,7 @@ use super::list::Session;
 use crate::redact::redact;
 use crate::sessions::Sessions;
 
-/// What is shown of one message.
+/// The maximum length of one message.
 const MOST_TEXT: usize = 4000;
 
 #[derive(Deserialize, JsonSchema)]

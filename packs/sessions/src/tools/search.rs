@@ -2,7 +2,6 @@
 
 use std::fmt::Write as _;
 
-use memchr::memmem::Finder;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -11,6 +10,7 @@ use toolyard_tool::{Context, ToolError, clamp, tool};
 use super::list::twenty;
 use super::{WithText, moment, short};
 use crate::config::Program;
+use crate::filter::Filter;
 use crate::format::{self, Message};
 use crate::lines::Lines;
 use crate::redact::redact;
@@ -42,6 +42,9 @@ pub(crate) struct Hit {
     program: Program,
     project: Option<String>,
     role: String,
+    /// The sub-agent that wrote it, if it is not of the conversation itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    agent: Option<String>,
     time: Option<String>,
     text: String,
 }
@@ -75,8 +78,9 @@ pub(crate) async fn session_search(
     let mut text = String::new();
     for hit in &hits {
         let time = hit.time.as_deref().unwrap_or_default();
-        let _ =
-            writeln!(text, "{} ({}) {time} {}: {}", hit.session_id, hit.program.name(), hit.role, hit.text);
+        let agent = hit.agent.as_ref().map(|agent| format!(" of sub-agent {agent}")).unwrap_or_default();
+        let program = hit.program.name();
+        let _ = writeln!(text, "{} ({program}) {time} {}{agent}: {}", hit.session_id, hit.role, hit.text);
     }
     if hits.is_empty() {
         text.push_str("No message has these words.");
@@ -87,8 +91,8 @@ pub(crate) async fn session_search(
 /// The words of a query, in lower case.
 struct Words {
     words: Vec<String>,
-    /// Lines without the longest plain word need not be parsed.
-    filter: Option<Finder<'static>>,
+    /// One for each plain word: lines that lack one of them need not be parsed.
+    filters: Vec<Filter>,
 }
 
 impl Words {
@@ -99,9 +103,10 @@ impl Words {
         }
         // Anything else may be written differently in JSON.
         let is_plain = |word: &&String| word.chars().all(|c| c.is_ascii_alphanumeric() || "_-.:".contains(c));
-        let longest = words.iter().filter(is_plain).max_by_key(|word| word.len());
-        let filter = longest.map(|word| Finder::new(word.as_bytes()).into_owned());
-        Ok(Self { words, filter })
+        let mut filters: Vec<Filter> = words.iter().filter(is_plain).map(|word| Filter::new(word)).collect();
+        // A long word is in few lines.
+        filters.sort_by_key(|filter| std::cmp::Reverse(filter.len()));
+        Ok(Self { words, filters })
     }
 
     fn search(
@@ -111,35 +116,34 @@ impl Words {
         hits: &mut Vec<Hit>,
         is_wanted: &dyn Fn() -> bool,
     ) -> std::io::Result<()> {
-        let mut lines = Lines::open(&transcript.path)?;
-        let mut lower = Vec::new();
-        while hits.len() < limit && is_wanted() {
-            let Some((_, line)) = lines.next()? else { break };
-            if let Some(filter) = &self.filter {
-                lower.clear();
-                lower.extend_from_slice(line);
-                lower.make_ascii_lowercase();
-                if filter.find(&lower).is_none() {
+        for file in transcript.files() {
+            let mut lines = Lines::open(file)?;
+            while hits.len() < limit && is_wanted() {
+                let Some((_, line)) = lines.next()? else { break };
+                if !self.filters.iter().all(|filter| filter.is_in(line)) {
                     continue;
                 }
-            }
-            let Ok(line) = serde_json::from_slice::<Value>(line) else { continue };
-            for message in format::messages(transcript.program, &line) {
-                if let Some(text) = self.find(&message)
-                    && hits.len() < limit
-                {
-                    hits.push(Hit {
-                        session_id: transcript.id(),
-                        program: transcript.program,
-                        project: transcript.about.folder.clone(),
-                        role: message.role,
-                        time: message.time.or_else(|| Some(moment(transcript.modified))),
-                        text: redact(&text),
-                    });
-                }
+                let Ok(line) = serde_json::from_slice::<Value>(line) else { continue };
+                let messages = format::messages(transcript.program, &line).into_iter();
+                let found = messages.filter_map(|message| self.hit(transcript, message));
+                let room = limit - hits.len();
+                hits.extend(found.take(room));
             }
         }
         Ok(())
+    }
+
+    fn hit(&self, transcript: &Transcript, message: Message) -> Option<Hit> {
+        let text = redact(&self.find(&message)?);
+        Some(Hit {
+            session_id: transcript.id(),
+            program: transcript.program,
+            project: transcript.about.folder.clone(),
+            role: message.role,
+            agent: message.agent,
+            time: message.time.or_else(|| Some(moment(transcript.modified))),
+            text,
+        })
     }
 
     /// The text around the first word, if all words are there.

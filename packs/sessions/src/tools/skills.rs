@@ -15,7 +15,7 @@ use crate::skills::{Skill, find_all, served};
 
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct List {
-    /// The project whose skills to list besides your own; those of your roots if it is left out.
+    /// The project whose skills to list besides your own; those of your folder and roots if it is left out.
     project_path: Option<String>,
 }
 
@@ -137,7 +137,7 @@ impl Listed {
 }
 
 impl Sessions {
-    /// What is on disk, then what servers have. Of two with the same name the first one counts and names the other.
+    /// The skills on disk, then those of servers. If two have the same name, the first one is used and names the other.
     async fn all_skills(&self, context: &Context, project: Option<&str>) -> Result<Vec<Listed>, ToolError> {
         let mut all: Vec<Listed> = self.skills(context, project).await?.iter().map(Listed::from).collect();
         // Served alone, the pack has no gateway with other servers.

@@ -1,4 +1,4 @@
-//! What holds for any value: the schema that clients see, the check and serde agree.
+//! Properties that hold for any value: the schema that clients see, the check and serde agree.
 
 mod maker;
 

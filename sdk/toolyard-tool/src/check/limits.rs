@@ -7,7 +7,7 @@ use std::cmp::Ordering;
 
 use serde_json::{Map, Number, Value};
 
-/// What schemars calls each type, with its least and its greatest number.
+/// The name that schemars gives each type, with its least and its greatest number.
 const LIMITS: [(&str, i128, i128); 10] = [
     ("int8", i8::MIN as i128, i8::MAX as i128),
     ("int16", i16::MIN as i128, i16::MAX as i128),

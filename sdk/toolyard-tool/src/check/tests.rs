@@ -131,7 +131,7 @@ fn a_clamped_number_is_moved_and_its_range_is_described() {
     assert_eq!(value.to_string(), r#"{"limit":5,"score":5.0}"#);
     let mut value = json!({ "limit": 99.5 });
     checker.clamp(&mut value).unwrap();
-    assert_eq!(value, json!({ "limit": 99.5 }), "what is no integer is not made one");
+    assert_eq!(value, json!({ "limit": 99.5 }), "a value that is not an integer is not made one");
     let limit = &checker.published()["properties"]["limit"];
     assert_eq!(limit["description"], "From 1 to 50; other values are moved to the nearest of these.");
     assert_eq!((limit.get("minimum"), limit.get("maximum"), limit.get(CLAMP)), (None, None, None));

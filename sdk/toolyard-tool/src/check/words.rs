@@ -13,7 +13,24 @@ pub(super) fn wrong_type(keywords: &Map<String, Value>, value: &Value) -> String
         Some(Value::Array(names)) => names.iter().filter_map(Value::as_str).map(with_article).collect(),
         _ => Vec::new(),
     };
-    format!("must be {}, not {}", either(&names), shown(value))
+    let given = if is_secret(keywords) { kind_of(value).into() } else { shown(value) };
+    format!("must be {}, not {given}", either(&names))
+}
+
+/// Whether messages must not quote the value.
+fn is_secret(keywords: &Map<String, Value>) -> bool {
+    keywords.get("writeOnly") == Some(&Value::Bool(true))
+}
+
+fn kind_of(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "a boolean",
+        Value::Number(_) => "a number",
+        Value::String(_) => "this string",
+        Value::Array(_) => "an array",
+        Value::Object(_) => "an object",
+    }
 }
 
 fn with_article(name: &str) -> &str {

@@ -54,7 +54,7 @@ impl<T> Reply<T> {
 /// ```
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct Root {
-    /// Where it is; today always a `file://` URI.
+    /// The address of the root; today always a `file://` URI.
     pub uri: String,
     /// Its name for people.
     pub name: Option<String>,
@@ -105,7 +105,7 @@ impl Sample {
     }
 }
 
-/// What the client's model answered.
+/// The answer of the client's model.
 ///
 /// ```
 /// use toolyard_tool::Sampled;

@@ -1,4 +1,6 @@
-//! Who is calling.
+//! The caller of a tool.
+
+use std::sync::Arc;
 
 use serde_json::Value;
 use toolyard_model::{Ask, Principal, PrincipalId};
@@ -7,7 +9,7 @@ use toolyard_proto::Method;
 use super::Context;
 use crate::host::Delegation;
 
-/// Who made a call.
+/// The caller of a tool, as the gateway or server has identified it.
 ///
 /// ```
 /// # use toolyard_tool::{Context, tool};
@@ -26,12 +28,13 @@ pub struct Caller {
     pub client: Option<String>,
     /// That program's version.
     pub client_version: Option<String>,
-    /// The runs that the call comes from, such as agents, the outermost first. Empty for a call of the principal itself.
+    /// The runs that the call comes from, such as agents, the outermost first. Empty for a call of the principal
+    /// itself.
     pub runs: Vec<String>,
 }
 
 impl Context {
-    /// Who made this call.
+    /// The caller of this tool.
     pub fn caller(&self) -> Caller {
         let declared = |key: &str| self.0.origin.client_info.as_ref()?.member(key)?.as_string();
         Caller {
@@ -40,6 +43,11 @@ impl Context {
             client_version: declared("version"),
             runs: runs_of(&self.0.origin.principal),
         }
+    }
+
+    /// As which client the call takes turns with those of others, for a queue of the pack's own. Not proof of an identity.
+    pub fn turn(&self) -> Arc<str> {
+        self.0.origin.turn()
     }
 
     /// Access to one profile of the gateway for a run that this call starts, with the rights of the caller. `None` in a

@@ -1,17 +1,16 @@
 //! Whether a call has been cancelled. Few functions ask, so the notification is set up when the first one does.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
+use parking_lot::{Mutex, MutexGuard};
 use tokio_util::sync::CancellationToken;
 
 use super::Context;
 
 /// The end of a call.
 #[derive(Default)]
-pub(super) struct Ending(Mutex<State>);
+pub(super) struct Ending(Mutex<EndingState>);
 
 #[derive(Default)]
-struct State {
+struct EndingState {
     has_come: bool,
     watch: Option<CancellationToken>,
 }
@@ -41,8 +40,8 @@ impl Ending {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> MutexGuard<'_, EndingState> {
+        self.0.lock()
     }
 }
 

@@ -40,7 +40,7 @@ impl Context {
         let unreadable = |error: std::io::Error| ToolError::new(format!("{}: {error}", folder.display()));
         let real = std::fs::canonicalize(&folder).map_err(unreadable)?;
         if !real.is_dir() {
-            return Err(ToolError::new(format!("{} is no folder", folder.display())));
+            return Err(ToolError::new(format!("{} is not a folder", folder.display())));
         }
         let is_named = projects.iter().filter_map(|project| std::fs::canonicalize(project).ok());
         if self.is_proven() || is_named.into_iter().any(|project| real.starts_with(project)) {
@@ -65,10 +65,10 @@ impl Context {
     }
 }
 
-/// Why a connection is not served. `what` is the subject with its verb.
-pub(crate) fn unproven(what: &str) -> ToolError {
+/// Why a connection is not served. `what` is the subject with its verb; `otherwise` is added to what can be done.
+pub(crate) fn unproven(what: &str, otherwise: &str) -> ToolError {
     ToolError::new(format!("{what} only connections that prove their user, and this one does not"))
-        .hint("connect through `toolyard stdio`, or with a token")
+        .hint(format!("connect through `toolyard stdio`, or with a token{otherwise}"))
 }
 
 /// The path of a `file://` URI of this machine.
@@ -94,18 +94,21 @@ fn path_of(uri: &str) -> Option<PathBuf> {
 mod tests {
     use std::sync::Arc;
 
-    use serde_json::json;
-    use toolyard_model::{ClientKey, Origin, Peer, Principal, Request, View};
-    use toolyard_proto::{Id, Method, Params, Revision};
+    use serde_json::{Value, json};
+    use toolyard_model::{Ask, AskError, Back, BoxFuture, ClientKey, Origin, Peer, Principal, Request, View};
+    use toolyard_proto::{Id, Method, Notification, Params, Raw, Revision};
 
     use super::*;
     use crate::context::Surroundings;
 
+    fn origin(revision: Revision, capabilities: Value, is_proven: bool, folder: Option<&Path>) -> Origin {
+        Origin::new(View::Everything, Principal::local(), ClientKey::Connection(1), revision)
+            .with_capabilities(capabilities.into())
+            .with_place(is_proven, folder.map(Into::into))
+    }
+
     fn context(is_proven: bool, folder: Option<&Path>) -> Context {
-        let origin =
-            Origin::new(View::Everything, Principal::local(), ClientKey::Connection(1), Revision::NEWEST)
-                .with_capabilities(json!({}).into())
-                .with_place(is_proven, folder.map(Into::into));
+        let origin = origin(Revision::NEWEST, json!({}), is_proven, folder);
         let request = Request::new(Arc::new(origin), Id::number(1), Method::TOOLS_CALL, Params::none());
         Context::new(&request, Peer::none(), Arc::new(Surroundings::new("t".into())))
     }
@@ -137,6 +140,44 @@ mod tests {
         assert_eq!(context(true, Some(&other)).folder(Some(&named), &[]).await.unwrap(), named);
         let unknown = context(true, None).folder(None, &projects).await.unwrap_err();
         assert!(unknown.to_string().contains("not known which project"), "{unknown}");
+    }
+
+    /// Answers `roots/list` with the folder.
+    struct Roots(PathBuf);
+
+    impl Back for Roots {
+        fn notify(&self, _: Notification) {}
+
+        fn ask(&self, ask: Ask) -> BoxFuture<Result<Raw, AskError>> {
+            assert_eq!(ask.method.as_str(), "roots/list");
+            let roots = json!({ "roots": [
+                { "uri": "https://example.org/" },
+                { "uri": format!("file://{}", self.0.display()), "name": "the project" },
+                { "uri": "file:///" },
+            ] });
+            Box::pin(async move { Ok(roots.into()) })
+        }
+    }
+
+    #[tokio::test]
+    async fn the_first_root_that_is_a_folder_counts_where_neither_argument_nor_folder_is_given() {
+        let place = tempfile::tempdir().unwrap();
+        let root = std::fs::canonicalize(place.path()).unwrap();
+        for (is_proven, projects, is_open) in
+            [(true, vec![], true), (false, vec![root.clone()], true), (false, vec![], false)]
+        {
+            let origin = origin(Revision::V2025_11_25, json!({ "roots": {} }), is_proven, None);
+            let request = Request::new(Arc::new(origin), Id::number(1), Method::TOOLS_CALL, Params::none());
+            let peer = Peer::new(Arc::new(Roots(root.clone())));
+            let context = Context::new(&request, peer, Arc::new(Surroundings::new("t".into())));
+            let folder = context.folder(None, &projects).await;
+            match folder {
+                Ok(folder) => assert!(is_open && folder == root, "{is_proven} {projects:?}"),
+                Err(error) => {
+                    assert!(!is_open && error.to_string().contains("does not prove its user"), "{error}");
+                }
+            }
+        }
     }
 
     #[test]

@@ -198,7 +198,7 @@ impl Replies {
         read_form(self.answer(name)?)
     }
 
-    /// What the client's model answered.
+    /// The answer of the client's model.
     pub fn sampled(&self, name: &str) -> Result<Sampled, ToolError> {
         Ok(Sampled::read(self.answer(name)?.clone()))
     }

@@ -2,8 +2,8 @@
 //! that it carries from one round to the next.
 
 use std::collections::HashMap;
-use std::sync::MutexGuard;
 
+use parking_lot::MutexGuard;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use toolyard_proto::{Method, Raw};
@@ -13,9 +13,9 @@ use super::questions::Question;
 use crate::ToolError;
 use crate::seal::Seal;
 
-/// What is known from earlier rounds.
+/// The values known from earlier rounds.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(super) struct Kept {
+pub(super) struct EarlierRounds {
     /// By the names of the questions.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub(super) answers: Map<String, Value>,
@@ -27,15 +27,15 @@ pub(super) struct Kept {
     asked: HashMap<String, (Method, Value)>,
 }
 
-impl Kept {
+impl EarlierRounds {
     pub(super) fn is_empty(&self) -> bool {
         self.answers.is_empty() && self.memory.is_empty()
     }
 }
 
-/// What the client has answered.
+/// The answers of the client.
 pub(super) struct Given {
-    pub(super) before: Kept,
+    pub(super) before: EarlierRounds,
     now: Map<String, Value>,
 }
 
@@ -60,7 +60,7 @@ impl Context {
 
     pub(super) fn given_answers(&self) -> Result<Given, ToolError> {
         if !self.revision().has_result_stamps() {
-            return Ok(Given { before: Kept::default(), now: Map::new() });
+            return Ok(Given { before: EarlierRounds::default(), now: Map::new() });
         }
         let member = |name: &str| self.0.params.member(name);
         let now = match member("inputResponses").map(|responses| responses.read()) {
@@ -69,7 +69,7 @@ impl Context {
             Some(_) => return Err(ToolError::malformed("`inputResponses` must be an object of results")),
         };
         let before = match member("requestState") {
-            None => Kept::default(),
+            None => EarlierRounds::default(),
             Some(state) => self
                 .opened(&state)
                 .ok_or_else(|| ToolError::malformed("`requestState` is not valid for this call"))?,
@@ -78,8 +78,8 @@ impl Context {
     }
 
     /// The answers that this run has so far; they go into the state of the next round.
-    pub(super) fn kept(&self) -> MutexGuard<'_, Kept> {
-        self.0.kept.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    pub(super) fn kept(&self) -> MutexGuard<'_, EarlierRounds> {
+        self.0.kept.lock()
     }
 
     /// Answers come back under the names of their questions, so each name must be unique.
@@ -94,12 +94,12 @@ impl Context {
         Err(ToolError::broken(message).hint("give each question a name of its own"))
     }
 
-    pub(super) fn sealed(&self, kept: &Kept) -> String {
+    pub(super) fn sealed(&self, kept: &EarlierRounds) -> String {
         let body = serde_json::to_string(kept).unwrap_or_default();
         self.seal().close(&self.call_in_words(), &body)
     }
 
-    fn opened(&self, state: &Raw) -> Option<Kept> {
+    fn opened(&self, state: &Raw) -> Option<EarlierRounds> {
         let body = self.seal().open(&self.call_in_words(), &state.as_string()?)?;
         serde_json::from_str(&body).ok()
     }

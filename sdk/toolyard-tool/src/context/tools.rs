@@ -22,6 +22,8 @@ const MOST_ROUNDS: usize = 8;
 const PACE: Duration = Duration::from_millis(250);
 /// How often a call that is waited for counts as activity. It has a deadline of its own.
 const LIFE_SIGN: Duration = Duration::from_secs(5);
+/// How many tools a search finds.
+const MOST_FOUND: usize = 1000;
 /// How many pages of a list are read.
 const MOST_PAGES: usize = 100;
 const PROGRESS_TOKEN: &str = "parent";
@@ -50,7 +52,7 @@ impl std::fmt::Debug for Tools {
     }
 }
 
-/// What a tool answered.
+/// The answer of another tool.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ToolAnswer(Value);
 
@@ -84,7 +86,7 @@ impl ToolAnswer {
 }
 
 impl Context {
-    /// The tools of the gateway as the caller sees them. An error in a program that is no gateway.
+    /// The tools of the gateway as the caller sees them. An error in a program that is not a gateway.
     pub fn tools(&self) -> Result<Tools, ToolError> {
         let gateway = self.set().host.get().and_then(|host| host.gateway()).cloned();
         let gateway = gateway.ok_or_else(|| {
@@ -113,8 +115,21 @@ impl Tools {
         Ok(tools)
     }
 
-    /// The tools whose name, title or description has any of these words, best first.
+    /// The id of a listed tool, `UPSTREAM:TOOL`, whatever name the caller sees. `None` if the gateway does not know it.
+    pub fn id(&self, listed: &str) -> Option<String> {
+        self.gateway.tool_id(&self.context.0.origin, listed)
+    }
+
+    /// The tools that the caller can find by these words, best first, at most 1,000: name, id, title, description and
+    /// input schema. The gateway ranks them as it does for clients, and finds also tools that it does not list.
     pub async fn search(&self, words: &str) -> Result<Vec<Value>, ToolError> {
+        let searching = self.gateway.search_tools(&self.context.0.origin, words, MOST_FOUND);
+        let Some(searching) = searching else { return self.search_list(words).await };
+        Ok(searching.await.iter().map(Raw::read).collect::<Result<_, _>>()?)
+    }
+
+    /// Of the listed tools, those whose name, title or description has any of these words.
+    async fn search_list(&self, words: &str) -> Result<Vec<Value>, ToolError> {
         let words: Vec<String> = words.split_whitespace().map(str::to_lowercase).collect();
         let mut scored: Vec<(usize, Value)> =
             self.list().await?.into_iter().map(|tool| (score(&tool, &words), tool)).collect();

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite};
 use toolyard_model::{BoxFuture, Scope};
@@ -31,6 +32,8 @@ pub struct ChildCommand {
     pub inherited: Option<Vec<OsString>>,
     /// The project whose code it runs, if it runs any.
     pub project: Option<PathBuf>,
+    /// How long it may take to end when it is stopped, before it is killed. 1.5 s, unless it is set.
+    pub grace: Duration,
 }
 
 impl ChildCommand {
@@ -43,6 +46,7 @@ impl ChildCommand {
             folder: None,
             inherited: None,
             project: None,
+            grace: Duration::from_millis(1500),
         }
     }
 
@@ -64,10 +68,16 @@ impl ChildCommand {
         self
     }
 
-    /// States that it runs code of this project, such as build scripts or plugins. It is started only if the user trusts
-    /// the project ([`Host::trusts`](crate::Host::trusts)).
+    /// States that it runs code of this project, such as build scripts or plugins. It is started only if the user
+    /// trusts the project ([`Host::trusts`](crate::Host::trusts)).
     pub fn runs_code_of(mut self, project: impl Into<PathBuf>) -> Self {
         self.project = Some(project.into());
+        self
+    }
+
+    /// Sets how long it may take to end when it is stopped, before it is killed.
+    pub fn ends_within(mut self, grace: Duration) -> Self {
+        self.grace = grace;
         self
     }
 
@@ -95,7 +105,7 @@ pub struct Child {
     pub stdout: Box<dyn AsyncRead + Send + Unpin>,
     /// Its error output.
     pub stderr: Box<dyn AsyncRead + Send + Unpin>,
-    /// What waits for it and stops it.
+    /// Waits for the child and stops it.
     pub control: Box<dyn ChildControl>,
 }
 

@@ -1,4 +1,4 @@
-//! Where packs keep their files.
+//! The folders in which packs keep their files.
 
 use std::io;
 use std::path::PathBuf;

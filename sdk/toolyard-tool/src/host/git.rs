@@ -46,7 +46,7 @@ impl Git {
         self
     }
 
-    /// What git prints, up to 16 MiB, within two minutes; its error output if it fails.
+    /// Runs git and returns its output, up to 16 MiB, within two minutes; its error output if it fails.
     pub async fn run(
         &self,
         arguments: impl IntoIterator<Item = impl Into<OsString>>,

@@ -2,16 +2,38 @@
 
 use std::any::Any;
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
-use toolyard_model::{Answer, BoxFuture, Peer, Principal, Request};
+use toolyard_model::{Answer, BoxFuture, Origin, Peer, Principal, Request};
+use toolyard_proto::Raw;
 
 /// The named limits of the config.
 pub trait Limits: Send + Sync + 'static {
-    /// Waits for a permit under a limit. A name without a limit is unlimited. `key` is what the limit counts
-    /// separately where it is not for all together, such as the name of a model.
-    fn acquire(&self, name: &str, key: &str) -> BoxFuture<Result<Permit, Limited>>;
+    /// Waits for a permit under a limit. A name without a limit is unlimited.
+    fn acquire(&self, name: &str, work: LimitedWork) -> BoxFuture<Result<Permit, Limited>>;
+}
+
+/// Work of a pack under a limit.
+pub struct LimitedWork {
+    /// The name of the pack.
+    pub pack: Arc<str>,
+    /// The model, for limits with `per = "model"`.
+    pub model: Arc<str>,
+    /// The call that waits for the work, and the name of its tool.
+    pub call: Option<(Arc<Origin>, Arc<str>)>,
+    /// Called with the number of those ahead when it begins to wait, and now and then while it does.
+    pub report: Box<dyn Fn(usize) + Send + Sync>,
+}
+
+impl fmt::Debug for LimitedWork {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LimitedWork")
+            .field("pack", &self.pack)
+            .field("model", &self.model)
+            .finish_non_exhaustive()
+    }
 }
 
 /// A limit that lets nothing more wait, or that was waited for too long.
@@ -45,7 +67,7 @@ impl Permit {
         Self(Some(Box::new(held)))
     }
 
-    /// Where there is no limit.
+    /// A limit that never applies.
     pub fn unlimited() -> Self {
         Self(None)
     }
@@ -61,9 +83,14 @@ impl fmt::Debug for Permit {
 pub trait Hooks: Send + Sync + 'static {
     /// Runs all hooks of a point, each with the output of the one before it.
     fn run(&self, point: &str, input: Value) -> BoxFuture<Verdict>;
+
+    /// Whether any hook runs at a point for this subject, such as the name of a model.
+    fn has_any(&self, _point: &str, _subject: &str) -> bool {
+        true
+    }
 }
 
-/// What hooks decided.
+/// The decision of hooks.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Verdict {
     /// Go on with this input, which hooks may have changed.
@@ -82,6 +109,22 @@ pub trait Events: Send + Sync + 'static {
 pub trait Gateway: Send + Sync + 'static {
     /// Answers a request as if the client of its origin had sent it.
     fn handle(&self, request: Request, peer: Peer) -> BoxFuture<Answer>;
+
+    /// The id of a tool, `UPSTREAM:TOOL`, whatever the view of the origin calls it.
+    fn tool_id(&self, _origin: &Origin, _shown: &str) -> Option<String> {
+        None
+    }
+
+    /// The tools that the client of this origin can find by these words, best first. `None` if the gateway has no
+    /// search.
+    fn search_tools(
+        &self,
+        _origin: &Arc<Origin>,
+        _words: &str,
+        _limit: usize,
+    ) -> Option<BoxFuture<Vec<Raw>>> {
+        None
+    }
 }
 
 /// Access to the gateway for a run that a pack starts on behalf of its caller, such as an agent. It ends when this is
@@ -138,6 +181,20 @@ pub trait Delegations: Send + Sync + 'static {
 pub trait Credentials: Send + Sync + 'static {
     /// A fresh access token of a provider.
     fn token(&self, provider: &str) -> BoxFuture<Result<String, NotSignedIn>>;
+
+    /// All accounts that are configured, and whether the user has signed in to each. This asks no provider.
+    fn sign_ins(&self) -> BoxFuture<Vec<SignInStatus>> {
+        Box::pin(async { Vec::new() })
+    }
+}
+
+/// Whether the user has signed in to a provider.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SignInStatus {
+    /// The name of the account in the config.
+    pub provider: String,
+    /// Whether there are tokens that can be used or refreshed.
+    pub is_signed_in: bool,
 }
 
 /// The user has not signed in to a provider.

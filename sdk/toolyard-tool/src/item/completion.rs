@@ -12,7 +12,7 @@ use crate::state::{Source, Wanted};
 /// More suggestions than this are not sent.
 const MOST: usize = 100;
 
-/// What the user has typed so far.
+/// The text that the user has typed so far.
 ///
 /// ```
 /// # use toolyard_tool::{Typed, tool};
@@ -44,7 +44,7 @@ pub struct AboutCompletion {
     pub argument: &'static str,
 }
 
-/// What a function under `#[tool(completes = …)]` may return: a list of texts, best first, or a `Result` of
+/// The return value of a function under `#[tool(completes = …)]`: a list of texts, best first, or a `Result` of
 /// that.
 ///
 /// ```

@@ -18,7 +18,7 @@ pub struct AboutPrompt {
     pub title: Option<&'static str>,
     /// The doc comment.
     pub description: &'static str,
-    /// Where images are.
+    /// The addresses of images.
     pub icons: &'static [&'static str],
 }
 
@@ -59,7 +59,7 @@ impl Messages {
     }
 }
 
-/// What a function under `#[tool(prompt)]` may return: text, [`Messages`], or a `Result` of these.
+/// The return value of a function under `#[tool(prompt)]`: text, [`Messages`], or a `Result` of these.
 ///
 /// ```
 /// use toolyard_tool::{IntoMessages, Messages, tool};

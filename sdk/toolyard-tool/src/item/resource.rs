@@ -25,7 +25,7 @@ pub struct AboutResource {
     pub description: &'static str,
     /// The MIME type of the content.
     pub mime: Option<&'static str>,
-    /// Where images are.
+    /// The addresses of images.
     pub icons: &'static [&'static str],
 }
 
@@ -76,7 +76,7 @@ impl Contents {
     }
 }
 
-/// What a function under `#[tool(resource = …)]` may return: text, [`Contents`], or a `Result` of these.
+/// The return value of a function under `#[tool(resource = …)]`: text, [`Contents`], or a `Result` of these.
 ///
 /// ```
 /// use toolyard_tool::{Contents, Readable, tool};

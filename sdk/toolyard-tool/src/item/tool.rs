@@ -24,7 +24,7 @@ pub struct AboutTool {
     pub title: Option<&'static str>,
     /// The doc comment.
     pub description: &'static str,
-    /// What a client may assume.
+    /// The properties that a client may assume.
     pub hints: Hints,
     /// Addresses of pictures.
     pub icons: &'static [&'static str],
@@ -36,11 +36,11 @@ pub struct AboutTool {
     pub keep: Option<u64>,
     /// Whether a task that was interrupted is run again from its beginning.
     pub resume: bool,
-    /// What its check asks for, in words.
+    /// The requirements of the tool's check, in words.
     pub rules: &'static [&'static str],
 }
 
-/// What a client may assume of a tool; `None` where the attribute does not mention it.
+/// The properties that a client may assume of a tool; `None` where the attribute does not mention it.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct Hints {
@@ -66,7 +66,7 @@ pub enum TaskUse {
     Never,
     /// It runs as a task if the client supports tasks.
     Allowed,
-    /// It is available only to clients that support tasks.
+    /// The tool is available only to clients that support tasks.
     Required,
 }
 
@@ -74,6 +74,7 @@ pub enum TaskUse {
 #[doc(hidden)]
 pub struct Tool {
     pub(crate) name: &'static str,
+    pub(crate) is_read_only: bool,
     pub(crate) definition: Raw,
     pub(crate) task: TaskUse,
     pub(crate) asks_first: bool,
@@ -83,7 +84,7 @@ pub struct Tool {
     pub(crate) run: Runner<Option<Raw>, Content>,
 }
 
-/// Makes a tool from a function. Called by the attribute's code.
+/// Makes a tool from a function. The code that the attribute generates calls this.
 #[doc(hidden)]
 pub fn tool<W: Wanted, A: Arguments, O: Output>(
     about: AboutTool,
@@ -103,8 +104,9 @@ pub fn tool<W: Wanted, A: Arguments, O: Output>(
         move |output: O| output.into_content(&shape),
     );
     let AboutTool { name, task, asks_first, resume, .. } = about;
+    let is_read_only = about.hints.read_only == Some(true);
     let keep = about.keep.map(Duration::from_secs);
-    Entry::Tool(Tool { name, definition, task, asks_first, keep, resume, repeated, run })
+    Entry::Tool(Tool { name, is_read_only, definition, task, asks_first, keep, resume, repeated, run })
 }
 
 /// The schema, with a description of the rules that it cannot express.
@@ -118,7 +120,7 @@ fn with_rules(mut schema: Value, rules: &[&str]) -> Value {
     schema
 }
 
-/// With a full stop, so that the next one does not run into it.
+/// Adds a full stop if there is no punctuation, so that the next sentence can follow.
 fn sentence(text: &str) -> String {
     let has_end = text.ends_with(['.', '!', '?', '…', ':', ';']);
     format!("{text}{}", if has_end { "" } else { "." })

@@ -1,4 +1,4 @@
-//! What a set offers at one moment, and its rendered lists.
+//! The items of a set at one moment, and its rendered lists.
 
 use std::collections::HashMap;
 use std::sync::Arc;

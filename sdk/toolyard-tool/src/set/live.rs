@@ -1,9 +1,10 @@
 //! The items of a set while it is served: read by every request, changed through the handle.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
+use parking_lot::Mutex;
 
 use super::items::{Items, Taken};
 use crate::ToolSet;
@@ -36,7 +37,7 @@ impl Offer {
 
     /// Makes all of the change, or nothing if it fails.
     pub(super) fn change<T>(&self, change: impl FnOnce(&mut Items) -> Result<T, Taken>) -> Result<T, Taken> {
-        let _alone = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let _alone = self.changing.lock();
         let mut items = Items::clone(&self.items.load());
         let outcome = change(&mut items)?;
         self.items.store(Arc::new(items));

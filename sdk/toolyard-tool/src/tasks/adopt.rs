@@ -12,7 +12,7 @@ use toolyard_proto::error::code::INTERNAL;
 use toolyard_proto::{CallError, Id, Method, Raw, Revision};
 
 use super::store::{TaskRecord, TaskState, TaskStoreError};
-use super::task::{Lasting, Making, Outcome, Stage, Standing, Task, ask_of, is_running_here};
+use super::task::{Lasting, NewTask, Outcome, Stage, Task, TaskSnapshot, ask_of, is_running_here};
 use super::{Found, Past, Shared};
 use crate::Context;
 use crate::context::Surroundings;
@@ -24,12 +24,12 @@ use crate::set::Offer;
 const LOST: &str = "the gateway was stopped while the task was running";
 
 /// Runs tools of the set again.
-pub(crate) struct Runner {
+pub(crate) struct TaskRunner {
     pub(crate) offer: Arc<Offer>,
     pub(crate) set: Weak<Surroundings>,
 }
 
-impl Runner {
+impl TaskRunner {
     fn resumable(&self, name: &str) -> Option<Arc<Tool>> {
         self.offer.items().tool(name).filter(|tool| tool.resume && tool.keep.is_some()).cloned()
     }
@@ -140,7 +140,7 @@ impl Shared {
         let TaskRecord { id, owner, questions, call, created, .. } = record;
         tracing::info!(task = %id, tool = tool.name, "resumed an interrupted task");
         let lasting = Lasting::new(&id, store.clone(), origin, owner, tool.name, call, self.scope.clone());
-        let task = Task::new(Making {
+        let task = Task::new(NewTask {
             id,
             stage: Stage::Task,
             call: Peer::none(),
@@ -186,7 +186,7 @@ impl Found {
             TaskState::Cancelled => Some(Outcome::Cancelled),
         };
         let open = record.questions.iter().filter(|one| one.answer.is_none());
-        Self::Stored(Standing {
+        Self::Stored(TaskSnapshot {
             questions: open.map(|one| (one.key.clone(), ask_of(one))).collect(),
             id: record.id,
             created: record.created,
@@ -206,8 +206,8 @@ pub(super) fn unavailable(error: &TaskStoreError) -> CallError {
     CallError::unavailable(error.to_string())
 }
 
-impl std::fmt::Debug for Runner {
+impl std::fmt::Debug for TaskRunner {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Runner")
+        f.write_str("TaskRunner")
     }
 }

@@ -1,8 +1,9 @@
 //! The tasks in memory and their owners.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::{Mutex, MutexGuard};
 use toolyard_model::{Origin, Owner};
 use toolyard_proto::CallError;
 
@@ -14,9 +15,9 @@ const MOST_OF_ONE: usize = 250;
 
 /// By their ids.
 #[derive(Debug, Default)]
-pub(super) struct Kept(Mutex<HashMap<String, Arc<Task>>>);
+pub(super) struct KeptTasks(Mutex<HashMap<String, Arc<Task>>>);
 
-impl Kept {
+impl KeptTasks {
     /// Keeps a task for its time; does nothing if it is kept already.
     pub(super) fn add(self: &Arc<Self>, task: &Arc<Task>) -> Result<(), CallError> {
         {
@@ -33,7 +34,9 @@ impl Kept {
             }
             tasks.insert(task.id().to_owned(), task.clone());
         }
-        let (kept, id, time) = (self.clone(), task.id().to_owned(), task.time_left());
+        let kept = self.clone();
+        let id = task.id().to_owned();
+        let time = task.time_left();
         task.scope().spawn(async move {
             tokio::time::sleep(time).await;
             kept.forget(&id);
@@ -84,7 +87,7 @@ impl Kept {
         }
     }
 
-    /// Removes the tasks of an owner that cannot ask about them any more.
+    /// Removes the tasks of an owner that can no longer ask about them.
     pub(super) fn forget_of(&self, owner: &Owner) {
         for task in self.all(|task| task.owner() == owner) {
             self.forget(task.id());
@@ -99,7 +102,7 @@ impl Kept {
     }
 
     fn tasks(&self) -> MutexGuard<'_, HashMap<String, Arc<Task>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

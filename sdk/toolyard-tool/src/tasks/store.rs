@@ -1,9 +1,10 @@
-//! Where tasks that last are stored. The SDK has a store in memory; a hosting program may have one on disk.
+//! The store of tasks that survive their process. The SDK has a store in memory; a hosting program may have one on
+//! disk.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
+use parking_lot::{Mutex, MutexGuard};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use toolyard_model::BoxFuture;
@@ -60,9 +61,9 @@ pub enum TaskState {
     Working,
     /// It waits for an answer of its owner.
     InputRequired,
-    /// It has a result.
+    /// The task has a result.
     Completed,
-    /// It has an error.
+    /// The task has an error.
     Failed,
     /// Its owner has cancelled it.
     Cancelled,
@@ -130,7 +131,7 @@ pub struct MemoryTasks(Mutex<HashMap<String, TaskRecord>>);
 impl MemoryTasks {
     /// The tasks that have not expired.
     fn tasks(&self) -> MutexGuard<'_, HashMap<String, TaskRecord>> {
-        let mut tasks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut tasks = self.0.lock();
         let now = SystemTime::now();
         tasks.retain(|_, task| task.expires.is_none_or(|expires| expires > now));
         tasks

@@ -8,9 +8,9 @@ mod questions;
 use std::collections::HashSet;
 use std::future::Future;
 use std::sync::Arc;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::watch;
 use toolyard_model::{Answer, AnswerBody, Ask, AskError, Back, BoxFuture, Origin, Owner, Peer, Scope};
 use toolyard_proto::{CallError, Notification, Raw};
@@ -18,7 +18,7 @@ use toolyard_proto::{CallError, Notification, Raw};
 use super::wire;
 use crate::changes::{Change, Changes};
 
-use questions::Question;
+use questions::OpenQuestion;
 
 pub(crate) use first::Stage;
 pub(super) use first::answer;
@@ -40,12 +40,12 @@ pub(crate) struct Task {
     state: Mutex<State>,
     /// Counts changes, for waiters.
     version: watch::Sender<u64>,
-    /// Where it is stored, if it outlives the program.
+    /// The store of the task, if it survives the program.
     lasting: Option<Lasting>,
 }
 
 /// The parts that a task is made from.
-pub(super) struct Making {
+pub(super) struct NewTask {
     pub(super) id: String,
     pub(super) stage: Stage,
     pub(super) call: Peer,
@@ -65,7 +65,7 @@ struct State {
     /// The caller, until the call becomes a task.
     call: Option<Peer>,
     outcome: Option<Outcome>,
-    questions: Vec<Question>,
+    questions: Vec<OpenQuestion>,
     /// The names of all questions so far.
     keys: HashSet<String>,
     past: Past,
@@ -90,7 +90,7 @@ impl Outcome {
         };
         match self {
             Self::Result(result) if asks(&result) => Self::Error(CallError::internal(
-                "the tool gave its questions back after its call had become a task; questions are put with `?`",
+                "the tool returned its questions after its call had become a task; use `?` to return them",
             )),
             outcome => outcome,
         }
@@ -107,7 +107,7 @@ impl Outcome {
 
 /// The status of a task at one moment.
 #[derive(Debug)]
-pub(super) struct Standing {
+pub(super) struct TaskSnapshot {
     pub(super) id: String,
     pub(super) created: SystemTime,
     pub(super) kept_for: Duration,
@@ -118,8 +118,8 @@ pub(super) struct Standing {
 }
 
 impl Task {
-    pub(super) fn new(making: Making) -> Arc<Self> {
-        let Making { id, stage, call, owner, created, kept_for, scope, changes, lasting, past } = making;
+    pub(super) fn new(making: NewTask) -> Arc<Self> {
+        let NewTask { id, stage, call, owner, created, kept_for, scope, changes, lasting, past } = making;
         let call = (stage != Stage::Task).then_some(call);
         let state = State {
             stage,
@@ -194,17 +194,17 @@ impl Task {
     }
 
     /// Its current status. Of a stored task, clients see only what is stored.
-    pub(super) fn standing(&self) -> Standing {
-        self.standing_of(&self.state())
+    pub(super) fn snapshot(&self) -> TaskSnapshot {
+        self.snapshot_of(&self.state())
     }
 
-    fn standing_of(&self, state: &State) -> Standing {
+    fn snapshot_of(&self, state: &State) -> TaskSnapshot {
         let own = state.questions.iter().map(|one| (one.key.clone(), one.ask.clone()));
         let questions = match &state.outcome {
             None => state.past.open().chain(own).collect(),
             Some(_) => Vec::new(),
         };
-        Standing {
+        TaskSnapshot {
             id: self.id.clone(),
             created: self.created,
             kept_for: self.kept_for,
@@ -231,7 +231,7 @@ impl Task {
         was_running
     }
 
-    /// Stops it if it is still running: no client can ask about it any more.
+    /// Stops the task if it is still running, because no client can ask about it any longer.
     pub(super) fn stop(&self) {
         // The storing ends first: a stored task is interrupted, not cancelled.
         self.scope.cancel();
@@ -273,17 +273,17 @@ impl Task {
         }
         // A stored task is announced when it is stored.
         if self.lasting.is_none() && self.is_begun() {
-            self.announce(&self.standing());
+            self.announce(&self.snapshot());
         }
         true
     }
 
-    fn announce(&self, standing: &Standing) {
-        self.changes.announce(Change::Task(self.id.as_str().into(), wire::announcement(standing)));
+    fn announce(&self, snapshot: &TaskSnapshot) {
+        self.changes.announce(Change::Task(self.id.as_str().into(), wire::announcement(snapshot)));
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 
@@ -308,9 +308,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_many_ends_at_once_only_the_first_counts() {
+    fn only_the_first_end_of_a_task_counts() {
         for _ in 0..500 {
-            let task = Task::new(Making {
+            let task = Task::new(NewTask {
                 id: "t".into(),
                 stage: Stage::Task,
                 call: Peer::none(),

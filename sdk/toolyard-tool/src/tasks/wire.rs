@@ -11,7 +11,7 @@ use toolyard_proto::modern::TASKS_EXTENSION;
 use toolyard_proto::{CallError, Raw, Revision, RpcError};
 
 use super::POLL;
-use super::task::{Outcome, Putting, Standing, Task};
+use super::task::{Outcome, Putting, Task, TaskSnapshot};
 use super::time::timestamp;
 
 const RELATED_TASK: &str = "io.modelcontextprotocol/related-task";
@@ -98,39 +98,43 @@ pub(super) fn kept_for(request: &Request) -> Option<Duration> {
 
 /// The answer to the call that started a task, whatever its state by now.
 pub(super) fn started(request: &Request, task: &Task) -> Raw {
-    let now = task.standing();
-    let standing =
-        Standing { outcome: None, questions: Vec::new(), message: None, updated: now.created, ..now };
+    let now = task.snapshot();
+    let snapshot =
+        TaskSnapshot { outcome: None, questions: Vec::new(), message: None, updated: now.created, ..now };
     if form(&request.origin) == Form::Core {
-        return json!({ "task": core(&standing) }).into();
+        return json!({ "task": core(&snapshot) }).into();
     }
-    let mut object = extension(&standing);
+    let mut object = extension(&snapshot);
     object["resultType"] = "task".into();
     object.into()
 }
 
 /// The answer to `tasks/get`.
-pub(super) fn details(origin: &Origin, standing: &Standing) -> Raw {
+pub(super) fn details(origin: &Origin, snapshot: &TaskSnapshot) -> Raw {
     match form(origin) {
-        Form::Core => core(standing).into(),
-        Form::Extension | Form::Unknown => extension(standing).into(),
+        Form::Core => core(snapshot).into(),
+        Form::Extension | Form::Unknown => extension(snapshot).into(),
     }
 }
 
 /// The parameters of `notifications/tasks`.
-pub(super) fn announcement(standing: &Standing) -> Raw {
-    extension(standing).into()
+pub(super) fn announcement(snapshot: &TaskSnapshot) -> Raw {
+    extension(snapshot).into()
 }
 
-pub(super) fn cancelled(origin: &Origin, standing: &Standing, was_running: bool) -> Result<Raw, CallError> {
+pub(super) fn cancelled(
+    origin: &Origin,
+    snapshot: &TaskSnapshot,
+    was_running: bool,
+) -> Result<Raw, CallError> {
     match form(origin) {
         Form::Extension | Form::Unknown => Ok(Raw::empty_object()),
-        Form::Core if was_running => Ok(core(standing).into()),
+        Form::Core if was_running => Ok(core(snapshot).into()),
         Form::Core => Err(CallError::invalid_params("the task is over and cannot be cancelled")),
     }
 }
 
-pub(super) fn list(origin: &Origin, tasks: &[Standing]) -> Raw {
+pub(super) fn list(origin: &Origin, tasks: &[TaskSnapshot]) -> Raw {
     let tasks: Vec<Raw> = tasks.iter().map(|task| details(origin, task)).collect();
     json!({ "tasks": tasks }).into()
 }
@@ -139,9 +143,9 @@ pub(super) fn list(origin: &Origin, tasks: &[Standing]) -> Raw {
 pub(super) async fn result(task: Arc<Task>, peer: Peer) -> Answer {
     loop {
         let seen = task.version();
-        let standing = task.stored_standing().await?;
-        if standing.outcome.is_some() {
-            return outcome_of(standing);
+        let snapshot = task.stored_snapshot().await?;
+        if snapshot.outcome.is_some() {
+            return outcome_of(snapshot);
         }
         match task.put_next() {
             Some(question) => put(question, task.id(), &peer).await,
@@ -151,13 +155,13 @@ pub(super) async fn result(task: Arc<Task>, peer: Peer) -> Answer {
 }
 
 /// The answer to `tasks/result` of a task that is over.
-pub(super) fn outcome_of(standing: Standing) -> Answer {
-    let Standing { outcome, id, .. } = standing;
+pub(super) fn outcome_of(snapshot: TaskSnapshot) -> Answer {
+    let TaskSnapshot { outcome, id, .. } = snapshot;
     let outcome = outcome.ok_or_else(|| CallError::unavailable("another program runs this task"))?;
     Ok(AnswerBody::ours(related(&outcome.into_answer()?, &id)))
 }
 
-/// Asks the waiting client, until it answers or the answer is not needed any more.
+/// Asks the waiting client, until it answers or the answer is no longer needed.
 async fn put(question: Putting, task: &str, peer: &Peer) {
     let params = question.ask.params.clone().unwrap_or_else(Raw::empty_object);
     let ask = Ask { method: question.ask.method.clone(), params: Some(related(&params, task)) };
@@ -172,21 +176,21 @@ fn related(object: &Raw, task: &str) -> Raw {
 }
 
 /// A tool that failed has completed nevertheless: only errors of the protocol are failures.
-fn extension(standing: &Standing) -> Value {
-    let status = match &standing.outcome {
-        None if standing.questions.is_empty() => "working",
+fn extension(snapshot: &TaskSnapshot) -> Value {
+    let status = match &snapshot.outcome {
+        None if snapshot.questions.is_empty() => "working",
         None => "input_required",
         Some(Outcome::Result(_)) => "completed",
         Some(Outcome::Error(_)) => "failed",
         Some(Outcome::Cancelled) => "cancelled",
     };
-    let mut object = base(standing, status, ("ttlMs", "pollIntervalMs"));
-    match &standing.outcome {
+    let mut object = base(snapshot, status, ("ttlMs", "pollIntervalMs"));
+    match &snapshot.outcome {
         Some(Outcome::Result(result)) => object["result"] = json!(result),
         Some(Outcome::Error(error)) => object["error"] = json!(error.to_raw()),
-        None if !standing.questions.is_empty() => {
+        None if !snapshot.questions.is_empty() => {
             let request = |ask: &Ask| json!({ "method": ask.method.as_str(), "params": ask.params });
-            let requests = standing.questions.iter().map(|(key, ask)| (key.clone(), request(ask)));
+            let requests = snapshot.questions.iter().map(|(key, ask)| (key.clone(), request(ask)));
             object["inputRequests"] = Value::Object(requests.collect::<Map<_, _>>());
         }
         _ => {}
@@ -195,29 +199,29 @@ fn extension(standing: &Standing) -> Value {
 }
 
 /// In 2025-11-25 a tool that failed is a failed task, and its result is fetched with a separate request.
-fn core(standing: &Standing) -> Value {
-    let status = match &standing.outcome {
-        None if standing.questions.is_empty() => "working",
+fn core(snapshot: &TaskSnapshot) -> Value {
+    let status = match &snapshot.outcome {
+        None if snapshot.questions.is_empty() => "working",
         None => "input_required",
         Some(Outcome::Result(result)) if is_failure(result) => "failed",
         Some(Outcome::Result(_)) => "completed",
         Some(Outcome::Error(_)) => "failed",
         Some(Outcome::Cancelled) => "cancelled",
     };
-    base(standing, status, ("ttl", "pollInterval"))
+    base(snapshot, status, ("ttl", "pollInterval"))
 }
 
-fn base(standing: &Standing, status: &str, names: (&str, &str)) -> Value {
+fn base(snapshot: &TaskSnapshot, status: &str, names: (&str, &str)) -> Value {
     let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
     let mut base = json!({
-        "taskId": standing.id,
+        "taskId": snapshot.id,
         "status": status,
-        "createdAt": timestamp(standing.created),
-        "lastUpdatedAt": timestamp(standing.updated),
-        names.0: millis(standing.kept_for),
+        "createdAt": timestamp(snapshot.created),
+        "lastUpdatedAt": timestamp(snapshot.updated),
+        names.0: millis(snapshot.kept_for),
         names.1: millis(POLL),
     });
-    if let Some(message) = &standing.message {
+    if let Some(message) = &snapshot.message {
         base["statusMessage"] = message.as_str().into();
     }
     base

@@ -1,4 +1,4 @@
-//! Text is no error.
+//! Text is not an error.
 
 use toolyard_tool::tool;
 

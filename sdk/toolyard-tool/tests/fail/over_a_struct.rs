@@ -1,4 +1,4 @@
-//! A struct is no tool.
+//! A struct is not a tool.
 
 use toolyard_tool::tool;
 

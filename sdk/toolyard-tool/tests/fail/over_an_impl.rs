@@ -1,4 +1,4 @@
-//! An `impl` block is no tool.
+//! An `impl` block is not a tool.
 
 use toolyard_tool::tool;
 

@@ -250,14 +250,14 @@ async fn a_panic_fails_one_call_and_nothing_else() {
         ] {
             let answer = Client::newest().call(&set, tool, json!({})).await;
             let text =
-                format!("`{tool}` broke down: {reason}\nHint: this is a defect of the tool, not of the call");
+                format!("`{tool}` panicked: {reason}\nHint: this is a defect of the tool, not of the call");
             assert_eq!(answer, json!({ "content": text_content(&text), "isError": true }));
         }
     }
     let asked = json!({ "name": "panics_as_a_prompt" });
     let error = Client::newest().request(&set, "prompts/get", asked).await.unwrap_err();
     assert_eq!(error.code(), -32603);
-    assert!(error.message().starts_with("`panics_as_a_prompt` broke down: out of prompts"));
+    assert!(error.message().starts_with("`panics_as_a_prompt` panicked: out of prompts"));
     check(
         "object",
         json!({ "content": text_content("{\n  \"total\": 3\n}"), "structuredContent": { "total": 3 } }),

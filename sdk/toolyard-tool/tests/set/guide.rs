@@ -3,8 +3,8 @@
 
 use std::error::Error;
 use std::path::PathBuf;
-use std::sync::Mutex;
 
+use parking_lot::Mutex;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -53,7 +53,7 @@ struct Notebook(Mutex<Vec<Note>>);
 
 impl Notebook {
     fn titles(&self) -> Vec<String> {
-        self.0.lock().unwrap().iter().map(|note| note.title.clone()).collect()
+        self.0.lock().iter().map(|note| note.title.clone()).collect()
     }
 }
 
@@ -129,7 +129,7 @@ async fn search(notebook: &Notebook, context: &Context, args: Search) -> Result<
     if args.tag.is_some() {
         return Err(ToolError::new("no note has a tag"));
     }
-    let notes = notebook.0.lock().unwrap().clone();
+    let notes = notebook.0.lock().clone();
     Ok(notes.into_iter().filter(|note| note.title.contains(&args.query)).take(args.limit).collect())
 }
 
@@ -144,7 +144,7 @@ struct Confirm {
 async fn delete(notebook: &Notebook, context: &Context) -> Result<String, ToolError> {
     let answer = context.ask::<Confirm>("This cannot be undone.").await?.accepted()?;
     if answer.sure {
-        notebook.0.lock().unwrap().clear();
+        notebook.0.lock().clear();
     }
     Ok(notebook.titles().join(", "))
 }
@@ -157,12 +157,12 @@ async fn delete_here(notebook: &Notebook, context: &Context) -> Result<usize, To
     let sure = replies.form::<Confirm>("sure")?.accepted()?.sure;
     let folders = replies.roots("where")?;
     if sure {
-        notebook.0.lock().unwrap().clear();
+        notebook.0.lock().clear();
     }
     Ok(folders.len())
 }
 
-/// Sends the newsletter to everybody.
+/// Sends the newsletter to all subscribers.
 #[tool(task, asks_first, destructive)]
 async fn send(context: &Context) -> Result<String, ToolError> {
     let replies = context.questions().form::<Confirm>("sure", "Send it to 4,000 people?").put().await?;

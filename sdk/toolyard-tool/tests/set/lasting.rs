@@ -73,6 +73,36 @@ fn answer(task: &Value, name: &str) -> Value {
 }
 
 #[tokio::test]
+async fn every_listener_of_the_owner_is_notified_of_a_task_that_lasts_and_no_other() {
+    let store = Arc::<MemoryTasks>::default();
+    let (set, gate) = program(&store);
+    let (starter, listener, stranger) = (newer("ann"), newer("ann"), newer("bob"));
+    let id = start(&starter, &set, "wait").await;
+    let wishes = json!({ "notifications": { "taskIds": [id] } });
+    let listening = listener.start(&*set, "subscriptions/listen", wishes.clone());
+    let overhearing = stranger.start(&*set, "subscriptions/listen", wishes);
+    let acting = async {
+        tokio::task::yield_now().await;
+        gate.notify_one();
+        until(&starter, &*set, &id, "completed").await;
+        while listener.notifications().len() < 2 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::select! {
+        _ = listening => panic!("it listens for as long as the client does"),
+        _ = overhearing => panic!("it listens for as long as the client does"),
+        () = acting => {}
+    }
+    let received = listener.notifications();
+    assert_eq!(received[0][1]["notifications"]["taskIds"], json!([id]));
+    assert_eq!(received.last().unwrap()[0], "notifications/tasks");
+    assert_eq!(received.last().unwrap()[1]["status"], "completed");
+    let overheard = stranger.notifications();
+    assert!(overheard.iter().all(|one| one[0] != "notifications/tasks"), "{overheard:?}");
+}
+
+#[tokio::test]
 async fn a_result_outlives_its_client_and_its_program() {
     let store = Arc::new(MemoryTasks::default());
     let (set, gate) = program(&store);
@@ -167,4 +197,52 @@ async fn a_task_that_another_set_of_the_program_still_runs_is_left_alone() {
     gate.notify_one();
     until(&ann, &*set, &id, "completed").await;
     until(&ann, &*other, &id, "completed").await;
+}
+
+/// A legacy client that answers every question with this name.
+fn older_answering(principal: &str, connection: u64, name: &str) -> Client {
+    let answer = json!({ "action": "accept", "content": { "name": name } });
+    older(principal).on_connection(connection).answering("elicitation/create", answer)
+}
+
+#[tokio::test]
+async fn each_question_is_answered_once_by_any_client_of_the_owner() {
+    let store = Arc::new(MemoryTasks::default());
+    let (set, gate) = program(&store);
+    let (starter, second) = (newer("ann"), newer("ann").on_connection(2));
+    let id = start(&starter, &set, "greet").await;
+    let asked = until(&second, &*set, &id, "input_required").await;
+    second.request(&*set, "tasks/update", answer(&asked, "Ann")).await.unwrap();
+    starter.request(&*set, "tasks/update", answer(&asked, "Eve")).await.unwrap();
+    gate.notified().await;
+    let legacy = older_answering("ann", 3, "Lee");
+    let result = legacy.request(&*set, "tasks/result", json!({ "taskId": id })).await.unwrap();
+    assert_eq!(text(&result), "Hello, Ann Lee");
+    let questions = legacy.asked();
+    assert_eq!(questions.len(), 1, "the answered question is not asked again: {questions:?}");
+    assert_eq!(questions[0][1]["message"], "Your last name?");
+    assert_eq!(questions[0][1]["_meta"]["io.modelcontextprotocol/related-task"]["taskId"], id);
+    let done = until(&starter, &*set, &id, "completed").await;
+    assert_eq!(text(&done["result"]), "Hello, Ann Lee");
+}
+
+#[tokio::test]
+async fn a_legacy_client_answers_a_question_that_was_asked_before_a_restart() {
+    let store = Arc::new(MemoryTasks::default());
+    let (set, _gate) = program(&store);
+    let starter = newer("ann");
+    let id = start(&starter, &set, "greet").await;
+    until(&starter, &*set, &id, "input_required").await;
+    set.end().await;
+    drop(set);
+
+    let (set, _gate) = program(&store);
+    let result = json!({ "taskId": id });
+    let refused = older_answering("bob", 2, "Eve").request(&*set, "tasks/result", result.clone()).await;
+    assert!(refused.unwrap_err().message().contains("unknown task"));
+    let legacy = older_answering("ann", 3, "Ann");
+    let answer = legacy.request(&*set, "tasks/result", result).await.unwrap();
+    assert_eq!(text(&answer), "Hello, Ann Ann");
+    let messages: Vec<_> = legacy.asked().iter().map(|asked| asked[1]["message"].clone()).collect();
+    assert_eq!(messages, ["Your first name?", "Your last name?"]);
 }

@@ -8,6 +8,7 @@ mod asks_first;
 mod calls;
 mod doors;
 mod guide;
+mod host;
 mod items;
 mod lasting;
 mod live;

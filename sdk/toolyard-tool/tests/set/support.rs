@@ -1,8 +1,9 @@
 //! A client in memory: it sends requests, answers questions from a script, and records notifications.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use toolyard_model::{
     Answer, AnswerBody, Ask, AskError, Back, BoxFuture, ClientKey, Handler, Origin, Peer, Principal, Request,
@@ -36,6 +37,12 @@ impl Client {
                 .with_capabilities(capabilities.into())
                 .with_client_info(Some(json!({ "name": "tester", "version": "7" }).into()));
         Self { origin: Arc::new(origin), side: Arc::default() }
+    }
+
+    /// The same on another connection.
+    pub(crate) fn on_connection(mut self, number: u64) -> Self {
+        Arc::get_mut(&mut self.origin).unwrap().client = ClientKey::Connection(number);
+        self
     }
 
     pub(crate) fn newest() -> Self {
@@ -83,23 +90,23 @@ impl Client {
 
     /// Notifications so far, as `[method, params]`.
     pub(crate) fn notifications(&self) -> Vec<Value> {
-        self.side.notifications.lock().unwrap().clone()
+        self.side.notifications.lock().clone()
     }
 
     /// Questions so far, as `[method, params]`.
     pub(crate) fn asked(&self) -> Vec<Value> {
-        self.side.asked.lock().unwrap().clone()
+        self.side.asked.lock().clone()
     }
 }
 
 impl Back for Side {
     fn notify(&self, notification: Notification) {
-        self.notifications.lock().unwrap().push(json!([notification.method.as_str(), notification.params]));
+        self.notifications.lock().push(json!([notification.method.as_str(), notification.params]));
     }
 
     fn ask(&self, ask: Ask) -> BoxFuture<Result<Raw, AskError>> {
         let answer = self.answers.get(ask.method.as_str()).cloned().map(Raw::from);
-        self.asked.lock().unwrap().push(json!([ask.method.as_str(), ask.params]));
+        self.asked.lock().push(json!([ask.method.as_str(), ask.params]));
         if self.is_silent {
             return Box::pin(std::future::pending());
         }

@@ -143,7 +143,7 @@ async fn a_task_asks_and_goes_on_with_the_answer() {
 }
 
 #[tokio::test]
-async fn a_task_can_be_cancelled_and_belongs_to_who_started_it() {
+async fn a_task_can_be_cancelled_and_belongs_to_the_client_that_started_it() {
     let (set, client) = (set(&Arc::default()), newer());
     let started = client.request(&set, "tools/call", json!({ "name": "wait" })).await.unwrap();
     let about = json!({ "taskId": started["taskId"] });

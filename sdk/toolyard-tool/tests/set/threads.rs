@@ -1,11 +1,11 @@
 //! Functions that block: each on a thread, and only so many at once.
 
 use std::future::Future;
-use std::sync::{Mutex, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
 
 use futures_util::poll;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use toolyard_tool::{ToolSet, tool};
@@ -25,7 +25,7 @@ struct Gate {
 #[tool]
 fn stubborn(gate: &Gate) {
     let _ = gate.entered.send(());
-    let _ = gate.closed.lock().unwrap_or_else(PoisonError::into_inner).recv();
+    let _ = gate.closed.lock().recv();
 }
 
 /// Needs no thread of its own.

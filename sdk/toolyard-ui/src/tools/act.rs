@@ -6,7 +6,7 @@ use serde_json::json;
 use toolyard_tool::{Problems, ToolError, tool};
 
 use super::look::require_selector;
-use super::{Operator, Selector};
+use super::{Operator, Selector, no_window};
 use crate::{Action, ElementId, MouseButton, Tree};
 
 #[derive(Deserialize, JsonSchema)]
@@ -15,6 +15,8 @@ pub(crate) struct Click {
     x: Option<f64>,
     /// How far from its top edge.
     y: Option<f64>,
+    /// The path of the window that `x` and `y` are in; the first one if it is left out.
+    window: Option<String>,
     /// The path of the element to click in the middle of.
     path: Option<String>,
     /// Its name, automation id or type.
@@ -34,6 +36,13 @@ fn one() -> u32 {
 
 fn click_has_place(args: &Click, problems: &mut Problems) {
     require_place((args.x, args.y), args.path.as_ref(), args.name.as_ref(), problems);
+    require_point(args.x, args.window.as_ref(), problems);
+}
+
+fn require_point(x: Option<f64>, window: Option<&String>, problems: &mut Problems) {
+    if window.is_some() && x.is_none() {
+        problems.add("window", "`window` belongs to `x` and `y`; a path begins with its window");
+    }
 }
 
 fn require_place(
@@ -79,30 +88,42 @@ struct Place {
 }
 
 impl Place {
-    fn of_element(tree: &Tree, element: usize) -> Self {
-        let window = tree.window_of(element);
-        Self { window: tree.id(window), at: tree.info(element).bounds.center(), element: Some(element) }
+    fn of_element(tree: &Tree, element: usize) -> Result<Self, ToolError> {
+        let info = tree.info(element);
+        if info.bounds.is_empty() {
+            return Err(ToolError::new(format!("the element at `{}` has no place in its window", info.path)));
+        }
+        let window = tree.id(tree.window_of(element));
+        Ok(Self { window, at: info.bounds.center(), element: Some(element) })
     }
 
-    fn of_point(tree: &Tree, x: f64, y: f64) -> Result<Self, ToolError> {
-        let window = tree.windows().next();
-        let window = window.ok_or_else(|| ToolError::new("the app has no window at the moment"))?;
+    fn of_point(tree: &Tree, window: Option<&String>, x: f64, y: f64) -> Result<Self, ToolError> {
+        let window = match window {
+            Some(path) => tree.window_of(Selector::at(path).require(tree)?),
+            None => tree.windows().next().ok_or_else(no_window)?,
+        };
         Ok(Self { window: tree.id(window), at: (x, y), element: tree.at_in(window, x, y) })
     }
 
-    fn find(
-        tree: &Tree,
-        point: (Option<f64>, Option<f64>),
+    /// A point, or the middle of an element, which is scrolled into view if need be.
+    async fn find(
+        operator: &Operator,
+        (x, y): (Option<f64>, Option<f64>),
+        window: Option<&String>,
         selector: &Selector<'_>,
-    ) -> Result<Self, ToolError> {
-        match point {
-            (Some(x), Some(y)) => Self::of_point(tree, x, y),
-            _ => Ok(Self::of_element(tree, selector.require(tree)?)),
+    ) -> Result<(Tree, Self), ToolError> {
+        if let (Some(x), Some(y)) = (x, y) {
+            let tree = operator.tree().await?;
+            let place = Self::of_point(&tree, window, x, y)?;
+            return Ok((tree, place));
         }
+        let (tree, element) = operator.reach(selector).await?;
+        let place = Self::of_element(&tree, element)?;
+        Ok((tree, place))
     }
 }
 
-/// Clicks at a point of the window, or in the middle of an element.
+/// Clicks at a point of the window, or in the middle of an element, which is scrolled into view if need be.
 ///
 /// If there is no element at the point, nothing happens and `clicked` is false.
 #[tool(
@@ -111,9 +132,8 @@ impl Place {
     rule = "Give `x` and `y`, or `path`, or `name`, and only one of them."
 )]
 pub(crate) async fn click_element(operator: &Operator, args: Click) -> Result<ClickAnswer, ToolError> {
-    let tree = operator.tree().await?;
     let selector = Selector::new(args.path.as_ref(), args.name.as_ref(), None);
-    let place = Place::find(&tree, (args.x, args.y), &selector)?;
+    let (tree, place) = Place::find(operator, (args.x, args.y), args.window.as_ref(), &selector).await?;
     let (x, y) = place.at;
     let Some(element) = place.element else {
         return Ok(ClickAnswer { x, y, clicked: false });
@@ -137,6 +157,8 @@ pub(crate) struct TypeText {
     x: Option<f64>,
     /// How far from its top edge.
     y: Option<f64>,
+    /// The path of the window that `x` and `y` are in; the first one if it is left out.
+    window: Option<String>,
     /// Click the element at this path first.
     path: Option<String>,
 }
@@ -145,6 +167,7 @@ fn type_has_place(args: &TypeText, problems: &mut Problems) {
     if args.x.is_some() || args.y.is_some() || args.path.is_some() {
         require_place((args.x, args.y), args.path.as_ref(), None, problems);
     }
+    require_point(args.x, args.window.as_ref(), problems);
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -163,27 +186,27 @@ impl TypeAnswer {
 }
 
 /// Types text into the element that has the focus, or into the element at a place.
+///
+/// If several windows have one, the window of the last action counts.
 #[tool(name = "TypeText", check = type_has_place, rule = "Give `x` and `y`, or `path`, or neither.")]
 pub(crate) async fn type_text(operator: &Operator, args: TypeText) -> Result<TypeAnswer, ToolError> {
     let mut recorded = json!({ "text": args.text, "clearFirst": args.clear_first });
-    let mut tree = operator.tree().await?;
     if args.x.is_some() || args.path.is_some() {
         let selector = Selector::new(args.path.as_ref(), None, None);
-        let place = Place::find(&tree, (args.x, args.y), &selector)?;
+        let (tree, place) = Place::find(operator, (args.x, args.y), args.window.as_ref(), &selector).await?;
         let Some(element) = place.element else {
             return Ok(TypeAnswer { text: args.text, typed: false });
         };
         recorded["path"] = json!(tree.info(element).path);
         let click = Action::Click { window: place.window, at: place.at, button: MouseButton::Left, count: 1 };
         operator.perform(click).await?;
-        tree = operator.tree().await?;
     }
-    let has_focus = (0..tree.len()).any(|position| {
-        let focused = tree.info(position).properties.get("focused");
-        focused.is_some_and(|focused| focused == "true")
-    });
+    let tree = operator.tree().await?;
+    let window = operator.keyboard_window(&tree)?;
+    let has_focus = tree.has_focus(window);
     if has_focus {
-        let typing = Action::Type { text: args.text.clone(), clear_first: args.clear_first };
+        let window = tree.id(window);
+        let typing = Action::Type { window, text: args.text.clone(), clear_first: args.clear_first };
         operator.perform(typing).await?;
         operator.record("TypeText", recorded);
     }
@@ -209,7 +232,9 @@ fn set_has_selector(args: &SetValue, problems: &mut Problems) {
 pub(crate) async fn set_value(operator: &Operator, args: SetValue) -> Result<(), ToolError> {
     let tree = operator.tree().await?;
     let element = Selector::new(args.path.as_ref(), args.name.as_ref(), None).require(&tree)?;
-    operator.perform(Action::SetValue { element: tree.id(element), value: args.value.clone() }).await?;
+    let window = tree.id(tree.window_of(element));
+    let value = args.value.clone();
+    operator.perform(Action::SetValue { window, element: tree.id(element), value }).await?;
     operator.record("SetValue", json!({ "path": tree.info(element).path, "value": args.value }));
     Ok(())
 }
@@ -245,14 +270,15 @@ pub(crate) async fn toggle_element(operator: &Operator, args: Toggle) -> Result<
     };
     let is_right = args.on.is_some_and(|on| (checked == "true") == on);
     if !is_right {
-        click_middle(operator, &tree, element).await?;
+        click_middle(operator, &selector).await?;
     }
     operator.record("ToggleElement", json!({ "path": tree.info(element).path, "on": args.on }));
     Ok(ToggleAnswer { clicked: !is_right })
 }
 
-async fn click_middle(operator: &Operator, tree: &Tree, element: usize) -> Result<(), ToolError> {
-    let place = Place::of_element(tree, element);
+async fn click_middle(operator: &Operator, selector: &Selector<'_>) -> Result<(), ToolError> {
+    let (tree, element) = operator.reach(selector).await?;
+    let place = Place::of_element(&tree, element)?;
     let click = Action::Click { window: place.window, at: place.at, button: MouseButton::Left, count: 1 };
     operator.perform(click).await
 }
@@ -273,10 +299,11 @@ fn select_has_selector(args: &Select, problems: &mut Problems) {
 #[tool(name = "SelectElement", check = select_has_selector, rule = "Give either `path` or `name`.")]
 pub(crate) async fn select_element(operator: &Operator, args: Select) -> Result<(), ToolError> {
     let tree = operator.tree().await?;
-    let element = Selector::new(args.path.as_ref(), args.name.as_ref(), None).require(&tree)?;
+    let selector = Selector::new(args.path.as_ref(), args.name.as_ref(), None);
+    let element = selector.require(&tree)?;
     let selected = tree.info(element).properties.get("selected");
     if selected.is_none_or(|selected| selected != "true") {
-        click_middle(operator, &tree, element).await?;
+        click_middle(operator, &selector).await?;
     }
     operator.record("SelectElement", json!({ "path": tree.info(element).path }));
     Ok(())
@@ -303,9 +330,9 @@ fn scroll_has_selector(args: &Scroll, problems: &mut Problems) {
 /// Scrolls what is inside an element.
 #[tool(name = "ScrollElement", check = scroll_has_selector, rule = "Give either `path` or `name`.")]
 pub(crate) async fn scroll_element(operator: &Operator, args: Scroll) -> Result<(), ToolError> {
-    let tree = operator.tree().await?;
-    let element = Selector::new(args.path.as_ref(), args.name.as_ref(), None).require(&tree)?;
-    let place = Place::of_element(&tree, element);
+    let selector = Selector::new(args.path.as_ref(), args.name.as_ref(), None);
+    let (tree, element) = operator.reach(&selector).await?;
+    let place = Place::of_element(&tree, element)?;
     let scroll = Action::Scroll { window: place.window, at: place.at, by: (args.dx, args.dy) };
     operator.perform(scroll).await?;
     operator
@@ -322,6 +349,9 @@ pub(crate) struct Press {
     #[serde(default)]
     #[schemars(length(max = 4))]
     modifiers: Vec<Modifier>,
+    /// The path of the element that gets the focus first; the key goes to the one that has it if this is left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    path: Option<String>,
 }
 
 #[derive(Clone, Copy, Deserialize, Serialize, JsonSchema)]
@@ -346,12 +376,40 @@ impl Modifier {
 }
 
 /// Presses and releases a key, with other keys held down if need be.
+///
+/// Without a path the key goes to the element that has the focus. If several windows have one, the window of the last
+/// action counts.
 #[tool(name = "PressKey")]
 pub(crate) async fn press_key(operator: &Operator, args: Press) -> Result<(), ToolError> {
     let modifiers = args.modifiers.iter().map(|modifier| modifier.name()).collect();
-    operator.perform(Action::Press { key: args.key.clone(), modifiers }).await?;
+    let window = if let Some(path) = &args.path {
+        focus(operator, path).await?
+    } else {
+        let tree = operator.tree().await?;
+        tree.id(operator.keyboard_window(&tree)?)
+    };
+    operator.perform(Action::Press { window, key: args.key.clone(), modifiers }).await?;
     operator.record("PressKey", serde_json::to_value(&args).unwrap_or_default());
     Ok(())
+}
+
+/// Gives the focus to an element. Returns its window.
+async fn focus(operator: &Operator, path: &str) -> Result<ElementId, ToolError> {
+    let selector = Selector::at(path);
+    let has_focus = |tree: &Tree, element: usize| {
+        tree.info(element).properties.get("focused").is_some_and(|focused| focused == "true")
+    };
+    let tree = operator.tree().await?;
+    let element = selector.require(&tree)?;
+    let window = tree.id(tree.window_of(element));
+    if !has_focus(&tree, element) {
+        operator.perform(Action::Focus { window, element: tree.id(element) }).await?;
+        let tree = operator.tree().await?;
+        if !has_focus(&tree, selector.require(&tree)?) {
+            return Err(ToolError::new(format!("the element at `{path}` does not take the focus")));
+        }
+    }
+    Ok(window)
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -365,10 +423,14 @@ pub(crate) struct Drag {
 /// Drags one element onto another.
 #[tool(name = "DragElement")]
 pub(crate) async fn drag_element(operator: &Operator, args: Drag) -> Result<(), ToolError> {
-    let tree = operator.tree().await?;
+    operator.reach(&Selector::at(&args.to)).await?;
+    let (tree, _) = operator.reach(&Selector::at(&args.from)).await?;
     let at = |path: &str| {
-        let element = Selector { path: Some(path), ..Selector::default() }.require(&tree)?;
-        Ok::<_, ToolError>(Place::of_element(&tree, element))
+        let element = Selector::at(path).require(&tree)?;
+        if tree.is_in_view(element) {
+            return Place::of_element(&tree, element);
+        }
+        Err(ToolError::new("the two elements are not in view at the same time"))
     };
     let (from, to) = (at(&args.from)?, at(&args.to)?);
     if from.window != to.window {

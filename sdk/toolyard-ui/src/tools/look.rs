@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use toolyard_tool::{Content, Problems, ToolError, clamp, tool};
 
-use super::{Operator, Selector};
+use super::{Operator, Selector, no_window};
 use crate::{ElementBounds, ElementInfo, Tree};
 
 #[derive(Deserialize, JsonSchema)]
@@ -42,7 +42,8 @@ pub(crate) struct TreeAnswer {
 
 /// Shows the elements of the app: type, name, bounds, path and properties.
 ///
-/// Bounds are logical pixels of the window, as `ClickElement` takes them.
+/// Bounds are logical pixels of the window, as `ClickElement` takes them, of the part that is in view. An element that
+/// is scrolled out of view has the property `outOfView`.
 #[tool(name = "GetElementTree", read_only)]
 pub(crate) async fn get_element_tree(operator: &Operator, args: GetTree) -> Result<TreeAnswer, ToolError> {
     let tree = operator.tree().await?;
@@ -53,7 +54,7 @@ pub(crate) async fn get_element_tree(operator: &Operator, args: GetTree) -> Resu
             let missing = || ToolError::new(format!("there is no element {}", selector.words()));
             selector.find(&tree)?.ok_or_else(missing)?
         }
-        None => *windows.first().ok_or_else(|| ToolError::new("the app has no window at the moment"))?,
+        None => *windows.first().ok_or_else(no_window)?,
     };
     let paths = windows.iter().map(|&window| tree.info(window).path.clone());
     Ok(TreeAnswer {
@@ -104,7 +105,7 @@ pub(crate) struct FindAnswer {
     /// Its path.
     #[serde(skip_serializing_if = "Option::is_none")]
     path: Option<String>,
-    /// Whether it can be seen.
+    /// Whether it is shown. It may still be scrolled out of view: then it has the property `outOfView`.
     #[serde(skip_serializing_if = "Option::is_none")]
     visible: Option<bool>,
     /// Further facts about it.
@@ -147,7 +148,7 @@ pub(crate) struct Wait {
     /// Only elements of this type.
     #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
     kind: Option<String>,
-    /// Wait until it can be seen; `false` waits until it is gone or hidden.
+    /// Wait until it is shown, even if it is scrolled out of view; `false` waits until it is gone or hidden.
     #[serde(default = "yes")]
     visible: bool,
     /// How long to wait, in milliseconds.
@@ -172,7 +173,7 @@ fn wait_has_selector(args: &Wait, problems: &mut Problems) {
 pub(crate) struct WaitAnswer {
     /// Whether what was waited for happened in time.
     found: bool,
-    /// Whether the element can be seen now.
+    /// Whether the element is shown now.
     visible: bool,
     /// How long it took, in milliseconds.
     elapsed: u64,
@@ -194,26 +195,35 @@ pub(crate) async fn wait_for_element(operator: &Operator, args: Wait) -> Result<
     let deadline = tokio::time::Instant::now() + Duration::from_millis(args.timeout);
     let mut changes = operator.ui.changes();
     let selector = Selector::new(args.path.as_ref(), args.name.as_ref(), args.kind.as_ref());
+    let mut visible = !args.visible;
+    let mut has_looked = false;
     loop {
         changes.mark_unchanged();
-        let tree = operator.tree().await?;
-        let visible = selector.find(&tree)?.is_some_and(|position| tree.is_visible(position));
-        let found = visible == args.visible;
-        let is_over = !found && {
-            let in_time = tokio::time::timeout_at(deadline, changes.changed()).await;
-            if let Ok(Err(_)) = in_time {
-                return Err(crate::UiError::closed().into());
-            }
-            in_time.is_err()
+        // The first look has the time that any look has; later ones must not outlast the wait.
+        let tree = if has_looked {
+            let Ok(tree) = tokio::time::timeout_at(deadline, operator.tree()).await else { break };
+            tree?
+        } else {
+            operator.tree().await?
         };
-        if found || is_over {
-            let elapsed = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
-            if found {
-                operator.record("WaitForElement", serde_json::to_value(&args).unwrap_or_default());
-            }
-            return Ok(WaitAnswer { found, visible, elapsed });
+        has_looked = true;
+        visible = selector.find(&tree)?.is_some_and(|position| tree.is_visible(position));
+        // An app that changes all the time is always ready to be looked at again.
+        if visible == args.visible || tokio::time::Instant::now() >= deadline {
+            break;
+        }
+        match tokio::time::timeout_at(deadline, changes.changed()).await {
+            Ok(Ok(())) => {}
+            Ok(Err(_)) => return Err(crate::UiError::closed().into()),
+            Err(_) => break,
         }
     }
+    let found = visible == args.visible;
+    if found {
+        operator.record("WaitForElement", serde_json::to_value(&args).unwrap_or_default());
+    }
+    let elapsed = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
+    Ok(WaitAnswer { found, visible, elapsed })
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -248,8 +258,12 @@ pub(crate) async fn capture_screenshot(operator: &Operator, args: Capture) -> Re
     let tree = operator.tree().await?;
     let element = match &args.path {
         Some(path) => Selector { path: Some(path), ..Selector::default() }.require(&tree)?,
-        None => tree.windows().next().ok_or_else(|| ToolError::new("the app has no window at the moment"))?,
+        None => tree.windows().next().ok_or_else(no_window)?,
     };
+    if !tree.is_in_view(element) {
+        return Err(ToolError::new("the element is scrolled out of view")
+            .hint("scroll to it with `ScrollElement`, or take a picture of the window"));
+    }
     let window = tree.window_of(element);
     let picture = operator.screenshot(tree.id(window)).await?;
     let picture = if element == window { picture } else { picture.cut(&tree.info(element).bounds)? };

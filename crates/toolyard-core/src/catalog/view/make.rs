@@ -18,8 +18,8 @@ use crate::upstream::Upstream;
 
 static NEXT_VIEW: AtomicU64 = AtomicU64::new(1);
 
-/// What a view is made of.
-pub(in crate::catalog) struct Making<'a> {
+/// The parts that a view is made of.
+pub(in crate::catalog) struct ViewParts<'a> {
     pub(in crate::catalog) rules: &'a Views,
     pub(in crate::catalog) parts: &'a [Arc<Part>],
     pub(in crate::catalog) settled: bool,
@@ -29,7 +29,7 @@ pub(in crate::catalog) struct Making<'a> {
     pub(in crate::catalog) same_rules: bool,
 }
 
-impl Making<'_> {
+impl ViewParts<'_> {
     /// The view of this shape, or `before` where nothing in it has changed.
     pub(in crate::catalog) fn view(
         &self,
@@ -207,7 +207,7 @@ impl Names {
     }
 }
 
-/// Those of `all` that are not in `others`.
+/// The parts of `all` that are not in `others`.
 fn without<'a>(all: &'a [Arc<ViewPart>], others: &[Arc<ViewPart>]) -> Vec<&'a Arc<ViewPart>> {
     let known: HashSet<*const ViewPart> = others.iter().map(Arc::as_ptr).collect();
     all.iter().filter(|one| !known.contains(&Arc::as_ptr(one))).collect()

@@ -18,7 +18,7 @@ pub(in crate::catalog) struct ViewPart {
     pub(in crate::catalog) part: Arc<Part>,
     tools: Picked,
     prompts: Picked,
-    /// Of requests that name neither tool nor prompt.
+    /// The chain of requests that name neither a tool nor a prompt.
     pub(super) default: Chain,
 }
 
@@ -124,9 +124,9 @@ impl ViewPart {
         Some(self.view_entry(kind, place, entry))
     }
 
-    /// Those that lists of many upstreams can show.
+    /// The entries that a list with entries of several upstreams can show.
     pub(super) fn fitting(&self, kind: ListKind) -> impl Iterator<Item = ViewEntry> {
-        let fitting = self.entries(kind).filter(|(_, entry)| entry.fit.is_some());
+        let fitting = self.entries(kind).filter(|(_, entry)| entry.sanitized.is_some());
         fitting.map(move |(place, entry)| self.view_entry(kind, place, entry))
     }
 }

@@ -50,7 +50,7 @@ fn found(look: &Look) -> Vec<String> {
     look.hints.iter().map(|hint| format!("{} {} {}", hint.pid, hint.id, hint.endpoint)).collect()
 }
 
-fn no_refusal(_: &Endpoint) -> Option<String> {
+fn no_refusal(_: &DiscoveredEndpoint) -> Option<String> {
     None
 }
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 use tokio::net::unix::pipe;
 
-/// What changes the set of files in a folder, or one of them.
+/// The events that change the set of files in a folder, or one of them.
 const CHANGES: WatchFlags = WatchFlags::CREATE
     .union(WatchFlags::CLOSE_WRITE)
     .union(WatchFlags::DELETE)
@@ -41,7 +41,7 @@ impl Notices {
         let _ = self.queue.readable().await;
     }
 
-    /// What has changed does not matter: all of it is looked at.
+    /// Drops all notices. What has changed does not matter: everything is read again.
     pub(super) fn drain(&self) {
         let mut buffer = [0; 4096];
         while self.queue.try_read(&mut buffer).is_ok_and(|read| read > 0) {}

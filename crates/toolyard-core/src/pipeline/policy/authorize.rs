@@ -1,6 +1,7 @@
 //! The outermost step: refuses calls that are denied whatever their arguments are, asks for approvals, and resumes
 //! calls whose clients come back with an answer.
 
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,17 +12,17 @@ use toolyard_policy::rules::{By, Do, Kind};
 use toolyard_proto::{CallError, Method, Raw};
 
 use super::{About, Call, Governor, Next, Slot, Step};
-use crate::approvals::{Carried, Outcome, Subject, Wanted};
+use crate::approvals::{ApprovalSubject, Carried, NotFiled, Outcome, Wanted};
 use crate::bridge;
 
 /// How often a call whose arguments change while it is approved is asked about.
 const MOST_ROUNDS: usize = 3;
-/// For how long an upstream can go on asking within one approval.
+/// How long an upstream can ask further questions within one approval.
 const ROUNDS_WITHIN: Duration = Duration::from_mins(10);
 /// The key of our question among the input requests.
 const QUESTION: &str = "approval";
-/// How many characters of the arguments a question shows.
-const SHOWN: usize = 2_000;
+/// A question shows all arguments of its call. Longer ones are left to an operator, who can see them whole.
+const LONGEST: usize = 10_000;
 
 pub(in crate::pipeline) struct Authorize(pub(in crate::pipeline) Governor);
 
@@ -51,7 +52,14 @@ async fn authorize(governor: Governor, mut call: Call, about: About, next: Next)
         let answer = next.clone().run(call.clone()).await;
         let Some(wanted) = slot.wanted() else { return wrapped(&governor, &call, &slot, until, answer) };
         until = None;
-        let can_ask = question(&call, &wanted).refusal(&call.origin.capabilities).is_none();
+        if governor.approvals.claim(&wanted.subject, &call.origin.client).await {
+            call.note("approval", "approved by an operator at another gateway");
+            granted = Some(wanted.subject);
+            continue;
+        }
+        let can_ask = wanted.approval.by == By::Client
+            && fits_question(&call, &wanted)
+            && question(&call, &wanted).refusal(&call.origin.capabilities).is_none();
         granted = match wanted.approval.by {
             By::Client if can_ask && bridge::has_inbox(&call.origin) => {
                 Some(ask_in_call(&governor, &call, wanted).await?)
@@ -68,16 +76,16 @@ async fn authorize(governor: Governor, mut call: Call, about: About, next: Next)
     Err(CallError::denied(message).at(call.upstream.name()))
 }
 
-/// What was granted to a client that comes back with a state of ours.
+/// The grant of a client that comes back with a state of ours.
 #[derive(Default)]
 struct TakenUp {
-    granted: Option<Subject>,
+    granted: Option<ApprovalSubject>,
     /// When the approval ends, if its upstream has asked before.
     until: Option<u64>,
 }
 
-/// What was approved before, if the client comes back with a state of ours. The upstream gets the parameters without
-/// what is ours.
+/// The subject that was approved before, if the client comes back with a state of ours. The upstream gets the
+/// parameters without what is ours.
 fn taken_up(governor: &Governor, call: &mut Call, about: &About) -> Result<TakenUp, CallError> {
     let state = call.params.member("requestState").and_then(|state| state.as_string());
     let Some(opened) = state.and_then(|state| governor.approvals.open_state(&state)) else {
@@ -94,7 +102,7 @@ fn taken_up(governor: &Governor, call: &mut Call, about: &About) -> Result<Taken
     match carried {
         Carried::Granted { nonce, subject, inner, expires } => {
             // Each round of questions has a state of its own, so that one approval is not used for many calls.
-            if !governor.approvals.use_once(&nonce, expires) {
+            if !use_once(governor, call, &nonce, expires)? {
                 return Err(refused("was used already"));
             }
             call.params = match inner {
@@ -106,7 +114,7 @@ fn taken_up(governor: &Governor, call: &mut Call, about: &About) -> Result<Taken
         Carried::Asked { nonce, subject, lasts, expires } => {
             let answer = call.params.at(&["inputResponses", QUESTION]);
             let answer = answer.ok_or_else(|| refused("needs an answer in `inputResponses`"))?;
-            if !governor.approvals.use_once(&nonce, expires) {
+            if !use_once(governor, call, &nonce, expires)? {
                 return Err(refused("was used already"));
             }
             call.params = without(call, &["requestState", "inputResponses"]);
@@ -114,6 +122,22 @@ fn taken_up(governor: &Governor, call: &mut Call, about: &About) -> Result<Taken
             Ok(TakenUp { granted: Some(subject), until: None })
         }
     }
+}
+
+fn use_once(governor: &Governor, call: &Call, nonce: &str, expires: u64) -> Result<bool, CallError> {
+    taken(governor.approvals.use_once(nonce, expires), call)
+}
+
+/// Whether an approval was used, or the error of a call whose approval cannot be marked as used.
+pub(super) fn taken(used: io::Result<bool>, call: &Call) -> Result<bool, CallError> {
+    used.map_err(|error| {
+        let message = format!(
+            "the approval of {} was not used, because its use cannot be stored: {error}",
+            name_of(call)
+        );
+        let hint = "make the state directory of the gateway writable, then make the call again";
+        CallError::denied(message).with_hint(hint).at(call.upstream.name())
+    })
 }
 
 /// The name of what is called, in messages to its client.
@@ -129,7 +153,7 @@ fn without(call: &Call, keys: &[&str]) -> toolyard_proto::Params {
 fn decided(
     governor: &Governor,
     call: &Call,
-    subject: &Subject,
+    subject: &ApprovalSubject,
     answer: &Raw,
     lasts: Option<Duration>,
 ) -> Result<(), CallError> {
@@ -151,13 +175,18 @@ fn decided(
     Ok(())
 }
 
-/// The question to the user of the client.
-fn question(call: &Call, wanted: &Wanted) -> Ask {
-    let mut args = wanted.args.to_string();
-    if let Some((end, _)) = args.char_indices().nth(SHOWN) {
-        args.truncate(end);
-        args.push('…');
+/// Whether a question can show everything that its approval would cover.
+fn fits_question(call: &Call, wanted: &Wanted) -> bool {
+    let fits = wanted.args.to_string().len() <= LONGEST;
+    if !fits {
+        call.note("approval", "left to an operator, because the arguments are too long for a question");
     }
+    fits
+}
+
+/// The question to the user of the client, with all arguments of the call.
+fn question(call: &Call, wanted: &Wanted) -> Ask {
+    let args = &wanted.args;
     let choices: &[&str] = if wanted.approval.is_for_session { &["once", "session"] } else { &["once"] };
     let (who, what) = (call.origin.principal.name(), name_of(call));
     let message = match About::of(call).map(|about| about.kind()) {
@@ -178,7 +207,7 @@ fn question(call: &Call, wanted: &Wanted) -> Ask {
 }
 
 /// Asks a client that can be sent requests during a call.
-async fn ask_in_call(governor: &Governor, call: &Call, wanted: Wanted) -> Result<Subject, CallError> {
+async fn ask_in_call(governor: &Governor, call: &Call, wanted: Wanted) -> Result<ApprovalSubject, CallError> {
     let asking = timeout(wanted.approval.expires, call.peer.ask(question(call, &wanted)));
     let answer = match asking.await {
         Ok(Ok(answer)) => answer,
@@ -208,15 +237,29 @@ fn ask_by_result(governor: &Governor, call: &Call, wanted: &Wanted) -> AnswerBod
 }
 
 /// Waits for an operator, and returns with the id of what waits if that takes too long.
-async fn wait_for_operator(governor: &Governor, call: &Call, wanted: Wanted) -> Result<Subject, CallError> {
+async fn wait_for_operator(
+    governor: &Governor,
+    call: &Call,
+    wanted: Wanted,
+) -> Result<ApprovalSubject, CallError> {
     let approvals = &governor.approvals;
-    let id = approvals.file(&wanted, call.origin.principal.name()).ok_or_else(|| too_many(call))?;
-    match approvals.wait(&id, &wanted.subject, wanted.approval.wait).await {
-        Outcome::Approved if approvals.take(&wanted.subject, &call.origin.client) => {
+    let id = filed(governor, call, &wanted)?;
+    let client = &call.origin.client;
+    let outcome = approvals.wait(&id, &wanted.subject, client, wanted.approval.wait).await;
+    let is_granted = outcome == Outcome::Approved
+        && (taken(approvals.take(&wanted.subject, client), call)?
+            || approvals.claim(&wanted.subject, client).await);
+    match outcome {
+        Outcome::Approved if is_granted => {
             call.note("approval", format!("{id} was approved by an operator"));
             Ok(wanted.subject)
         }
-        Outcome::Denied | Outcome::Approved => {
+        Outcome::Approved | Outcome::UsedByAnother => {
+            call.note("approval", format!("{id} was approved, and another call used the approval"));
+            let message = format!("{} was approved, and another call used the approval", name_of(call));
+            Err(CallError::denied(message).with_hint("call it again").at(call.upstream.name()))
+        }
+        Outcome::Denied => {
             call.note("approval", format!("{id} was denied by an operator"));
             let message = format!("{} was denied by an operator", name_of(call));
             Err(CallError::denied(message).at(call.upstream.name()))
@@ -235,20 +278,28 @@ async fn wait_for_operator(governor: &Governor, call: &Call, wanted: Wanted) -> 
 
 /// The error of a client that cannot ask its user: an operator can decide instead.
 fn needs_operator(governor: &Governor, call: &Call, wanted: &Wanted) -> CallError {
-    match governor.approvals.file(wanted, call.origin.principal.name()) {
-        Some(id) => waits(call, &id),
-        None => too_many(call),
-    }
+    filed(governor, call, wanted).map_or_else(|error| error, |id| waits(call, &id))
+}
+
+/// The id under which a call waits for an operator.
+fn filed(governor: &Governor, call: &Call, wanted: &Wanted) -> Result<String, CallError> {
+    let (client, name) = (&call.origin.client, call.origin.principal.name());
+    governor.approvals.file(wanted, client, name).map_err(|why| match why {
+        NotFiled::TooMany => CallError::limit("too many calls wait for approval").at(call.upstream.name()),
+        NotFiled::TooLarge { bytes, most } => {
+            let message = format!(
+                "{} needs approval, but its arguments are too large for that: {bytes} bytes, and the limit is {most}",
+                name_of(call)
+            );
+            CallError::denied(message).with_hint("send smaller arguments").at(call.upstream.name())
+        }
+    })
 }
 
 fn waits(call: &Call, id: &str) -> CallError {
     let message = format!("{} needs the approval of an operator, which is pending as {id}", name_of(call));
     let hint = format!("call it again after `toolyard approve {id}`");
     CallError::denied(message).with_hint(hint).at(call.upstream.name())
-}
-
-fn too_many(call: &Call) -> CallError {
-    CallError::limit("too many calls wait for approval").at(call.upstream.name())
 }
 
 /// Wraps the state of an upstream that asks, so that its call is not asked about again.

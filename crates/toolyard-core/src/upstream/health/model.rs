@@ -1,4 +1,4 @@
-//! What silence means, against a model that remembers everything.
+//! Compares the judgement of silence with a model that remembers everything.
 
 use std::time::Duration;
 

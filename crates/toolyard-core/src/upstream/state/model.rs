@@ -29,7 +29,7 @@ fn allowed(from: Phase, to: Phase) -> bool {
     TABLE.iter().any(|(phase, next)| *phase == from && next.contains(&to))
 }
 
-/// What the machine must show, kept in the plainest way.
+/// The expected state of the machine, computed in the simplest way.
 struct Model {
     phase: Phase,
     since: SystemTime,

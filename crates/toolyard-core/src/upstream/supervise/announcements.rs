@@ -18,7 +18,7 @@ const SHORTEST_LOOK: Duration = Duration::from_secs(5);
 /// How often at most an announcement is passed on whose change no list shows.
 const PASS_ON_AGAIN: Duration = Duration::from_secs(1);
 
-/// What an upstream announces of its lists.
+/// The announcements of an upstream about its lists.
 #[derive(Default)]
 pub(super) struct Announcements {
     /// The lists whose changes a modern upstream has agreed to announce.
@@ -47,7 +47,8 @@ impl Announcements {
 }
 
 impl Driver<'_> {
-    /// Whether its lists come from this process, which knows when they change: packs, and apps with what they registered.
+    /// Whether its lists come from this process, which knows when they change: packs, and apps with what they
+    /// registered.
     pub(super) fn is_ours(&self) -> bool {
         matches!(self.upstream.kind(), UpstreamKind::BuiltIn | UpstreamKind::App)
     }

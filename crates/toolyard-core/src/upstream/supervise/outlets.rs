@@ -1,12 +1,12 @@
-//! Where the events of an upstream go, and what they are compared with on the way.
+//! The receivers of an upstream's events, and what the events are compared with on the way.
 
 use std::sync::Arc;
 
-use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::{Semaphore, mpsc};
 use toolyard_model::Origin;
 use toolyard_proto::name::UpstreamId;
 
+use crate::beside_calls::beside_calls;
 use crate::catalog::{Definitions, ListKind, Store};
 use crate::event::Events;
 use crate::listen::Listeners;
@@ -14,10 +14,7 @@ use crate::pins::{PinTerms, Pins, is_pinned};
 use crate::plan::{UpstreamKind, UpstreamPlan};
 use crate::tool_switch::ToolSwitches;
 
-/// A review of so many tools takes a millisecond or more.
-const MANY_TOOLS: usize = 200;
-
-/// Where an upstream's events go.
+/// The receivers of an upstream's events.
 #[derive(Clone)]
 pub(crate) struct Outlets {
     pub(crate) changed: mpsc::Sender<()>,
@@ -32,7 +29,7 @@ pub(crate) struct Outlets {
 }
 
 impl Outlets {
-    /// What was stored for just this upstream.
+    /// The definitions that were stored for this upstream.
     pub(crate) fn stored(&self, plan: &UpstreamPlan) -> Option<Arc<Definitions>> {
         let mut definitions = self.store.as_ref()?.load(&plan.id, &plan.fingerprint)?;
         self.review(&plan.id, plan.kind, plan.policy.pins.as_deref(), &mut definitions);
@@ -60,11 +57,4 @@ impl Outlets {
     pub(crate) fn announce(&self) {
         let _ = self.changed.try_send(());
     }
-}
-
-/// Does what takes long if there are many tools. Calls that the same thread would have served go on elsewhere.
-fn beside_calls<T>(tools: usize, act: impl FnOnce() -> T) -> T {
-    let has_other_threads =
-        || Handle::try_current().is_ok_and(|handle| handle.runtime_flavor() == RuntimeFlavor::MultiThread);
-    if tools < MANY_TOOLS || !has_other_threads() { act() } else { tokio::task::block_in_place(act) }
 }

@@ -22,14 +22,14 @@ pub(super) struct Ping {
     begun: Instant,
     /// Whether something went wrong before.
     suspect: bool,
-    pub(super) outcome: BoxFuture<Outcome>,
+    pub(super) outcome: BoxFuture<PingOutcome>,
 }
 
-pub(super) enum Outcome {
+pub(super) enum PingOutcome {
     Answered,
     /// No answer, for this reason.
     Silent(Reason),
-    /// It is certainly gone.
+    /// The upstream is certainly gone.
     Gone(Reason),
 }
 
@@ -51,29 +51,29 @@ impl Driver<'_> {
         let asking = async move { tokio::time::timeout(wait, link.call(request, Peer::none())).await };
         let outcome = AssertUnwindSafe(asking).catch_unwind().map(move |asked| match asked {
             Ok(Ok(answer)) => outcome_of(answer, &silent),
-            Ok(Err(_)) => Outcome::Silent(silent),
-            Err(_) => Outcome::Gone("asking it failed inside the gateway, which is a bug".into()),
+            Ok(Err(_)) => PingOutcome::Silent(silent),
+            Err(_) => PingOutcome::Gone("asking it failed inside the gateway, which is a bug".into()),
         });
         self.pinging = Some(Ping { begun: Instant::now(), suspect, outcome: Box::pin(outcome) });
     }
 
     /// Handles the outcome of a ping; returns a reason if the connection is given up because of it.
-    pub(super) fn pinged(&mut self, outcome: Outcome) -> Option<Reason> {
+    pub(super) fn pinged(&mut self, outcome: PingOutcome) -> Option<Reason> {
         let ping = self.pinging.take()?;
         let sign = match outcome {
-            Outcome::Answered => {
+            PingOutcome::Answered => {
                 let round_trip = ping.begun.elapsed();
                 self.upstream.life.record(|health| health.answered(SystemTime::now(), round_trip));
                 self.upstream.life.responded();
                 Sign::Answered
             }
             // An upstream that does one thing at a time may be working on a call.
-            Outcome::Silent(_) if self.upstream.is_working() => Sign::Busy,
-            Outcome::Silent(reason) => {
+            PingOutcome::Silent(_) if self.upstream.is_working() => Sign::Busy,
+            PingOutcome::Silent(reason) => {
                 self.upstream.life.record(|health| health.missed(&reason));
                 if ping.suspect { Sign::SilentAndSuspect } else { Sign::Silent }
             }
-            Outcome::Gone(reason) => {
+            PingOutcome::Gone(reason) => {
                 self.upstream.life.record(|health| health.missed(&reason));
                 return Some(reason);
             }
@@ -134,14 +134,14 @@ fn no_answer(wait: Duration) -> Reason {
 
 /// An upstream that answers is there, whatever the answer is. If it cannot be reached, as without a network, it may
 /// still be there, and is asked again; one that refuses connections is gone.
-fn outcome_of(answer: Answer, silent: &Reason) -> Outcome {
+fn outcome_of(answer: Answer, silent: &Reason) -> PingOutcome {
     match answer {
-        Ok(_) => Outcome::Answered,
+        Ok(_) => PingOutcome::Answered,
         Err(error) => match error.kind {
-            Kind::Reported(_) | Kind::TurnedAway | Kind::BadAnswer => Outcome::Answered,
-            Kind::Timeout => Outcome::Silent(silent.clone()),
-            Kind::Unreachable => Outcome::Silent(error.reason),
-            _ => Outcome::Gone(error.reason),
+            Kind::Reported(_) | Kind::TurnedAway | Kind::BadAnswer => PingOutcome::Answered,
+            Kind::Timeout => PingOutcome::Silent(silent.clone()),
+            Kind::Unreachable => PingOutcome::Silent(error.reason),
+            _ => PingOutcome::Gone(error.reason),
         },
     }
 }

@@ -5,11 +5,11 @@
 
 use std::collections::BTreeSet;
 use std::io;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use nix::sys::wait::{WaitPidFlag, waitpid};
 use nix::unistd::Pid;
+use parking_lot::Mutex;
 use tokio::process::{Child, Command};
 
 use toolyard_guard::processes::{self, Process};
@@ -29,7 +29,7 @@ pub(super) struct Ours {
 }
 
 pub(super) fn spawn(command: &mut Command) -> io::Result<(Child, Ours)> {
-    let mut ours = OURS.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut ours = OURS.lock();
     let child = command.spawn()?;
     let id = child.id().and_then(|id| i32::try_from(id).ok()).unwrap_or_default();
     ours.insert(id);
@@ -39,7 +39,7 @@ pub(super) fn spawn(command: &mut Command) -> io::Result<(Child, Ours)> {
 
 impl Drop for Ours {
     fn drop(&mut self) {
-        OURS.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.id);
+        OURS.lock().remove(&self.id);
     }
 }
 
@@ -73,7 +73,7 @@ fn adopts() -> bool {
 
 /// Children that we did not start, and all their descendants. The status of those that have ended is fetched.
 fn orphans(since: u64) -> Vec<Process> {
-    let ours = OURS.lock().unwrap_or_else(PoisonError::into_inner);
+    let ours = OURS.lock();
     let all = processes::all();
     let own_id = Pid::this().as_raw();
     let adopted = all.iter().filter(|process| process.parent == own_id && process.start >= since);

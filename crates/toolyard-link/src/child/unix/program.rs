@@ -8,7 +8,7 @@ use std::path::Path;
 
 use crate::child::ChildSpec;
 
-/// Where the system searches if `PATH` is not set.
+/// The folders that the system searches if `PATH` is not set.
 const USUAL_PATH: &str = "/bin:/usr/bin";
 
 /// Looks where the system will: in the child's own `PATH`, and from its working directory.

@@ -28,7 +28,7 @@ pub(super) fn find(spec: &ChildSpec) -> OsString {
     found.map_or_else(|| spec.program.clone(), PathBuf::into_os_string)
 }
 
-/// What may follow the command as written; first nothing, if it may have its extension already.
+/// The endings that may follow the command as written; first nothing, if it may have its extension already.
 fn endings(spec: &ChildSpec, command: &Path) -> Vec<OsString> {
     let as_it_is = command.extension().map(|_| OsString::new());
     let endings = variable(spec, "PATHEXT").unwrap_or_else(|| USUAL_ENDINGS.into());

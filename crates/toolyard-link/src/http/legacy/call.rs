@@ -15,15 +15,15 @@ use toolyard_proto::{
 };
 
 use super::owner::Owner;
-use super::session::{Errand, Session};
+use super::session::{Errand, UpstreamSession};
 use crate::asks::{Verdict, to_ask};
 use crate::events::is_change;
 use crate::http::body::{Content, ReadError, content, read_whole};
-use crate::http::endpoint::LAST_EVENT_ID;
-use crate::http::refusal::Refusal;
+use crate::http::connections::Arriving;
+use crate::http::refusal::HttpRefusal;
 use crate::http::spare;
 use crate::http::sse::EventStream;
-use crate::http::wire::Arriving;
+use crate::http::upstream::LAST_EVENT_ID;
 use crate::inflight::{Flight, is_addressable};
 
 /// How often a stream is resumed without anything new on it.
@@ -46,11 +46,11 @@ impl From<CallError> for Failed {
     }
 }
 
-impl Session {
+impl UpstreamSession {
     pub(crate) async fn call(self: &Arc<Self>, request: &LinkRequest, peer: &Peer) -> Result<Raw, Failed> {
         let level = self.lock().sent_level.before(request, &self.greeting);
         if let Some(level) = level {
-            // Its answer does not matter, unless the session is gone.
+            // Its answer does not matter, unless the session was lost.
             if let Err(Failed::SessionLost) = self.exchange(&level, &Peer::none()).await {
                 return Err(Failed::SessionLost);
             }
@@ -77,7 +77,7 @@ impl Session {
 
 /// A call under way. Dropped before its end, it is cancelled.
 struct Underway<'a> {
-    session: Arc<Session>,
+    session: Arc<UpstreamSession>,
     peer: &'a Peer,
     number: u64,
     id: Id,
@@ -87,7 +87,11 @@ struct Underway<'a> {
 }
 
 impl<'a> Underway<'a> {
-    fn begin(session: &Arc<Session>, request: &LinkRequest, peer: &'a Peer) -> Option<(Self, Message)> {
+    fn begin(
+        session: &Arc<UpstreamSession>,
+        request: &LinkRequest,
+        peer: &'a Peer,
+    ) -> Option<(Self, Message)> {
         let mut state = session.lock();
         if state.ended {
             return None;
@@ -118,26 +122,26 @@ impl<'a> Underway<'a> {
         let response = self.session.post(message).await?;
         let is_spared = is_call && spare::is_marked(&response);
         if response.status() != StatusCode::OK {
-            let refusal = Refusal::read(response).await;
+            let refusal = HttpRefusal::read(response).await;
             if self.session.has_id && is_session_lost(&refusal) {
                 return Err(Failed::SessionLost);
             }
-            return Err(refusal.to_call_error(&self.session.endpoint).into());
+            return Err(refusal.to_call_error(&self.session.upstream).into());
         }
         let outcome = match content(response.headers()) {
             Content::Json => self.read_json(response).await,
             Content::Events => self.follow(EventStream::new(response.into_body())).await,
-            Content::Other => Err(self.session.endpoint.not_mcp(response.headers())),
+            Content::Other => Err(self.session.upstream.not_mcp(response.headers())),
         };
         let result = outcome.map_err(Failed::Call)?;
-        Ok(if is_spared { spare::stated(&result, &self.session.endpoint.name) } else { result })
+        Ok(if is_spared { spare::stated(&result, &self.session.upstream.name) } else { result })
     }
 
     async fn read_json(&self, response: Response<Arriving>) -> Result<Raw, CallError> {
-        let endpoint = &self.session.endpoint;
+        let upstream = &self.session.upstream;
         let body = read_whole(response.into_body(), MAX_MESSAGE).await.map_err(|error| match error {
-            ReadError::Broken(cause) => endpoint.lost(&cause),
-            ReadError::TooLarge => endpoint.too_large(),
+            ReadError::Broken(cause) => upstream.lost(&cause),
+            ReadError::TooLarge => upstream.too_large(),
         })?;
         match self.take(&body) {
             Ok(Some(outcome)) => outcome,
@@ -147,13 +151,13 @@ impl<'a> Underway<'a> {
     }
 
     fn bad_answer(&self, why: &str) -> CallError {
-        self.session.endpoint.bad_answer(why)
+        self.session.upstream.bad_answer(why)
     }
 
     /// Reads the stream of this call to its answer. A stream that ends before is resumed where it stopped,
     /// if the server numbers its events; if the server ended it on purpose, the client's stream is ended, too.
     async fn follow(&self, mut events: EventStream) -> Result<Raw, CallError> {
-        let mut place = Place::default();
+        let mut place = StreamPosition::default();
         loop {
             let why = match self.read_on(&mut events, &mut place).await {
                 Stop::Answered(outcome) => return outcome,
@@ -169,7 +173,7 @@ impl<'a> Underway<'a> {
         }
     }
 
-    async fn read_on(&self, events: &mut EventStream, place: &mut Place) -> Stop {
+    async fn read_on(&self, events: &mut EventStream, place: &mut StreamPosition) -> Stop {
         loop {
             match events.next().await {
                 Ok(Some(event)) => {
@@ -189,7 +193,7 @@ impl<'a> Underway<'a> {
     }
 
     /// Resumes a stream that stopped for the reason `why`, with a bounded number of attempts.
-    async fn resume(&self, place: &mut Place, why: &str) -> Result<EventStream, CallError> {
+    async fn resume(&self, place: &mut StreamPosition, why: &str) -> Result<EventStream, CallError> {
         while let Some(last_id) = place.last_id.clone().filter(|_| place.dry < DRY_RESUMES) {
             place.dry += 1;
             tokio::time::sleep(place.wait()).await;
@@ -197,7 +201,7 @@ impl<'a> Underway<'a> {
                 return Ok(events);
             }
         }
-        Err(self.session.endpoint.lost(why))
+        Err(self.session.upstream.lost(why))
     }
 
     /// `None` if the server could not be reached just now.
@@ -213,7 +217,7 @@ impl<'a> Underway<'a> {
             return Ok(Some(EventStream::new(response.into_body())));
         }
         let why = format!("its stream could not be resumed (HTTP {})", response.status());
-        Err(self.session.endpoint.lost(&why))
+        Err(self.session.upstream.lost(&why))
     }
 
     /// Takes a message of this call's stream; returns the outcome if the message is the answer.
@@ -234,7 +238,7 @@ impl<'a> Underway<'a> {
     fn take_message(&self, message: Message) -> Option<Result<Raw, CallError>> {
         match message {
             Message::Response(response) if self.is_answered_by(&response) => {
-                let name = &self.session.endpoint.name;
+                let name = &self.session.upstream.name;
                 return Some(response.outcome.map_err(|error| CallError::reported(error).at(name)));
             }
             Message::Response(_) => {}
@@ -310,7 +314,7 @@ fn mints(owner: &Owner, request: &LinkRequest) -> bool {
 }
 
 /// The status for it is 404; servers built on the TypeScript examples answer 400 with a text.
-pub(super) fn is_session_lost(refusal: &Refusal) -> bool {
+pub(super) fn is_session_lost(refusal: &HttpRefusal) -> bool {
     let code =
         refusal.error.as_ref().and_then(|error| error.member("code")).and_then(|code| code.read().ok());
     match (refusal.status, code) {
@@ -334,14 +338,14 @@ enum Stop {
 
 /// How far a stream has been read.
 #[derive(Default)]
-pub(super) struct Place {
+pub(super) struct StreamPosition {
     pub(super) last_id: Option<String>,
     retry: Option<u64>,
     /// How often it was resumed without anything new on it.
     dry: u32,
 }
 
-impl Place {
+impl StreamPosition {
     pub(super) fn note(&mut self, event: &Event) {
         if let Some(id) = &event.id {
             self.last_id = (!id.is_empty()).then(|| id.clone());

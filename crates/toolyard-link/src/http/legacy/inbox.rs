@@ -9,15 +9,15 @@ use tokio::sync::oneshot;
 use toolyard_model::Peer;
 use toolyard_proto::{Incoming, Message, Method, Notification, Raw, RequestMessage};
 
-use super::call::{Place, is_session_lost};
+use super::call::{StreamPosition, is_session_lost};
 use super::owner::Owner;
-use super::session::Session;
+use super::session::UpstreamSession;
 use crate::asks::{Verdict, to_ask};
 use crate::events::is_change;
 use crate::http::body::{Content, content};
-use crate::http::endpoint::LAST_EVENT_ID;
-use crate::http::refusal::Refusal;
+use crate::http::refusal::HttpRefusal;
 use crate::http::sse::EventStream;
+use crate::http::upstream::LAST_EVENT_ID;
 use crate::inflight::Addressee;
 
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
@@ -34,9 +34,9 @@ enum Ended {
 }
 
 /// Listens for as long as the session lives. Reports on `opened` when the stream is open or cannot be opened.
-pub(super) async fn run(session: Arc<Session>, opened: oneshot::Sender<()>) {
+pub(super) async fn run(session: Arc<UpstreamSession>, opened: oneshot::Sender<()>) {
     let mut opened = Some(opened);
-    let mut place = Place::default();
+    let mut place = StreamPosition::default();
     let mut pause = FIRST_PAUSE;
     loop {
         match listen(&session, &mut place, &mut opened).await {
@@ -56,8 +56,8 @@ pub(super) async fn run(session: Arc<Session>, opened: oneshot::Sender<()>) {
 }
 
 async fn listen(
-    session: &Arc<Session>,
-    place: &mut Place,
+    session: &Arc<UpstreamSession>,
+    place: &mut StreamPosition,
     opened: &mut Option<oneshot::Sender<()>>,
 ) -> Ended {
     let mut headers = session.get_headers();
@@ -68,7 +68,7 @@ async fn listen(
         return Ended::Quiet;
     };
     if response.status() != StatusCode::OK {
-        let refusal = Refusal::read(response).await;
+        let refusal = HttpRefusal::read(response).await;
         let lost = session.has_id && is_session_lost(&refusal);
         let busy = refusal.status.is_server_error() && refusal.status != StatusCode::NOT_IMPLEMENTED;
         return if lost {
@@ -93,7 +93,7 @@ async fn listen(
     ended
 }
 
-impl Session {
+impl UpstreamSession {
     fn take_unasked(self: &Arc<Self>, data: &Bytes) {
         match Incoming::parse(data) {
             Ok(Incoming::One(message)) => self.take_unasked_message(message),

@@ -1,4 +1,4 @@
-//! What a client gives up before it disconnects: a session that it does not need for now, or a subscription.
+//! Releases what a client has set up before it disconnects: a session that it does not need for now, or a subscription.
 
 use std::sync::{Arc, Weak};
 use std::time::Instant;
@@ -7,8 +7,8 @@ use tokio::time::timeout;
 use toolyard_model::{ClientKey, Origin};
 
 use super::owner::Owner;
-use super::pool::{LAST_CALLS, LOOK, Pool, Slot};
-use super::session::Session;
+use super::pool::{LAST_CALLS, LOOK, Pool, SessionSlot};
+use super::session::UpstreamSession;
 
 impl Pool {
     /// Ends a client's session once no call is under way in it; its next call opens another.
@@ -31,7 +31,7 @@ impl Pool {
         });
     }
 
-    async fn end_unused(&self, session: Arc<Session>) {
+    async fn end_unused(&self, session: Arc<UpstreamSession>) {
         let unused = async {
             while session.idle(Instant::now()).is_none() {
                 tokio::time::sleep(LOOK).await;
@@ -51,8 +51,8 @@ impl Pool {
         }
     }
 
-    /// The session in which no client subscribes to it any more.
-    fn released(&self, owner: &Owner, client: &ClientKey, uri: &str) -> Option<Arc<Session>> {
+    /// The session in which no client is subscribed to it any longer.
+    fn released(&self, owner: &Owner, client: &ClientKey, uri: &str) -> Option<Arc<UpstreamSession>> {
         let mut lost = self.lost();
         if let Some(memory) = lost.get_mut(owner) {
             memory.release(uri, client);
@@ -66,12 +66,12 @@ impl Pool {
     }
 }
 
-fn opened(slot: &Weak<Slot>) -> Option<Arc<Session>> {
+fn opened(slot: &Weak<SessionSlot>) -> Option<Arc<UpstreamSession>> {
     slot.upgrade().and_then(|slot| slot.get().cloned())
 }
 
 /// Waits for a session that is being opened; returns `None` if the opener gives up.
-async fn opening(slot: &Weak<Slot>) -> Option<Arc<Session>> {
+async fn opening(slot: &Weak<SessionSlot>) -> Option<Arc<UpstreamSession>> {
     while slot.strong_count() > 0 {
         if let Some(session) = opened(slot) {
             return Some(session);
@@ -81,6 +81,6 @@ async fn opening(slot: &Weak<Slot>) -> Option<Arc<Session>> {
     None
 }
 
-fn is_in(slot: &Slot, session: &Arc<Session>) -> bool {
+fn is_in(slot: &SessionSlot, session: &Arc<UpstreamSession>) -> bool {
     slot.get().is_some_and(|now| Arc::ptr_eq(now, session))
 }

@@ -1,4 +1,4 @@
-//! What clients have set up in a session, so that its replacement can be set up in the same way: the log level,
+//! The settings of clients in a session, kept so that its replacement can be set up in the same way: the log level,
 //! and which client subscribes to which resource. Unused subscriptions are removed upstream.
 
 use std::collections::{BTreeMap, HashSet};
@@ -10,7 +10,7 @@ use tokio::time::timeout;
 use toolyard_model::{ClientKey, LinkRequest, Origin, Peer};
 use toolyard_proto::{Id, Method, Notification, Raw};
 
-use super::session::{ERRAND, Session};
+use super::session::{ERRAND, UpstreamSession};
 
 #[derive(Default)]
 pub(super) struct Memory {
@@ -73,8 +73,9 @@ impl Memory {
     }
 }
 
-impl Session {
-    /// Sets up the state of a lost session again, once, even if several calls wait. What the upstream refuses is left out.
+impl UpstreamSession {
+    /// Sets up the state of a lost session again, once, even if several calls wait. What the upstream refuses is left
+    /// out.
     pub(super) fn inherit(self: &Arc<Self>, memory: Memory, origin: &Arc<Origin>) {
         let requests = memory.requests(origin);
         self.lock().memory = memory;
@@ -85,7 +86,7 @@ impl Session {
                 session.lock().sent_level.before(&request, &session.greeting);
                 let asked = timeout(ERRAND, session.exchange(&request, &Peer::none())).await;
                 if !matches!(asked, Ok(Ok(_))) {
-                    tracing::debug!(upstream = %session.endpoint.name, "a lost session was not set up again in full");
+                    tracing::debug!(upstream = %session.upstream.name, "a lost session was restored only in part");
                 } else if request.method == Method::RESOURCES_SUBSCRIBE {
                     // Changes in the meantime were not reported.
                     let update = Notification::new(Method::RESOURCE_UPDATED, request.params.into_raw());
@@ -109,7 +110,7 @@ impl Session {
     pub(super) async fn unsubscribe(self: &Arc<Self>, origin: &Arc<Origin>, uri: &str) {
         let request = own(origin, Method::RESOURCES_UNSUBSCRIBE, json!({ "uri": uri }).into());
         if !matches!(timeout(ERRAND, self.exchange(&request, &Peer::none())).await, Ok(Ok(_))) {
-            tracing::debug!(upstream = %self.endpoint.name, uri, "a subscription was not taken back");
+            tracing::debug!(upstream = %self.upstream.name, uri, "a subscription could not be cancelled");
         }
     }
 }

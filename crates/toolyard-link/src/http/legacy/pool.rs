@@ -1,12 +1,13 @@
 //! The sessions of a link: one per owner, opened when first needed, ended when idle, forgotten or too many.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures_util::StreamExt;
 use futures_util::future::join_all;
 use futures_util::stream::unfold;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{OnceCell, mpsc};
 use tokio::time::timeout;
 use toolyard_model::{ClientKey, Origin, Scope};
@@ -14,9 +15,9 @@ use toolyard_proto::{CallError, Message, Method, Notification};
 
 use super::memory::Memory;
 use super::owner::Owner;
-use super::session::{Errand, Ground, OpenError, Session};
+use super::session::{Errand, Ground, OpenError, UpstreamSession};
 use crate::events::Events;
-use crate::http::endpoint::Endpoint;
+use crate::http::upstream::HttpUpstream;
 use crate::probe::Offer;
 
 const MAX_SESSIONS: usize = 1000;
@@ -40,9 +41,9 @@ const CHANGES: [(&str, Method); 3] = [
     ("resources", Method::RESOURCES_CHANGED),
 ];
 
-/// What a pool is made of.
+/// The parts that a pool is made of.
 pub(crate) struct PoolParts {
-    pub(crate) endpoint: Arc<Endpoint>,
+    pub(crate) upstream: Arc<HttpUpstream>,
     /// How the gateway introduces itself.
     pub(crate) offer: Offer,
     pub(crate) events: Events,
@@ -56,21 +57,21 @@ pub(crate) struct PoolParts {
 pub(crate) struct Pool {
     pub(super) parts: PoolParts,
     errands: mpsc::Sender<Errand>,
-    slots: Mutex<HashMap<Owner, Arc<Slot>>>,
-    /// What was set up in sessions that were lost, until others are opened in their place.
+    slots: Mutex<HashMap<Owner, Arc<SessionSlot>>>,
+    /// The settings of sessions that were lost, until others are opened in their place.
     lost: Mutex<HashMap<Owner, Memory>>,
 }
 
 /// A session that exists or is being opened; all calls of its owner wait for the same one.
-pub(super) type Slot = OnceCell<Arc<Session>>;
+pub(super) type SessionSlot = OnceCell<Arc<UpstreamSession>>;
 
 impl Pool {
     /// Opens the gateway's own session, and the pool with it.
-    pub(crate) async fn open(parts: PoolParts) -> Result<(Arc<Self>, Arc<Session>), OpenError> {
+    pub(crate) async fn open(parts: PoolParts) -> Result<(Arc<Self>, Arc<UpstreamSession>), OpenError> {
         let (errands, waiting) = mpsc::channel(ERRANDS);
         let pool = Arc::new(Self { parts, errands, slots: Mutex::default(), lost: Mutex::default() });
         let offer = &pool.parts.offer;
-        let session = Session::open(pool.ground(), Owner::Gateway, None, offer).await?;
+        let session = UpstreamSession::open(pool.ground(), Owner::Gateway, None, offer).await?;
         pool.lock().insert(Owner::Gateway, Arc::new(OnceCell::new_with(Some(session.clone()))));
         pool.parts.scope.spawn(run_errands(waiting));
         pool.parts.scope.spawn(end_idle(pool.clone()));
@@ -79,20 +80,20 @@ impl Pool {
     }
 
     fn ground(&self) -> Ground<'_> {
-        let PoolParts { endpoint, events, scope, .. } = &self.parts;
-        Ground { endpoint, events, scope, errands: &self.errands }
+        let PoolParts { upstream, events, scope, .. } = &self.parts;
+        Ground { upstream, events, scope, errands: &self.errands }
     }
 
-    pub(super) fn lock(&self) -> MutexGuard<'_, HashMap<Owner, Arc<Slot>>> {
-        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn lock(&self) -> MutexGuard<'_, HashMap<Owner, Arc<SessionSlot>>> {
+        self.slots.lock()
     }
 
     pub(super) fn lost(&self) -> MutexGuard<'_, HashMap<Owner, Memory>> {
-        self.lost.lock().unwrap_or_else(PoisonError::into_inner)
+        self.lost.lock()
     }
 
     pub(crate) fn name(&self) -> &Arc<str> {
-        &self.parts.endpoint.name
+        &self.parts.upstream.name
     }
 
     /// Whether the gateway's own session has a stream of unasked messages, or may still get one.
@@ -102,13 +103,17 @@ impl Pool {
     }
 
     /// The session for calls of `origin`.
-    pub(crate) async fn session(self: &Arc<Self>, origin: &Arc<Origin>) -> Result<Arc<Session>, CallError> {
+    pub(crate) async fn session(
+        self: &Arc<Self>,
+        origin: &Arc<Origin>,
+    ) -> Result<Arc<UpstreamSession>, CallError> {
         let owner = Owner::of(origin);
         let slot = self.slot(&owner)?;
-        let held = Held { pool: self, owner: &owner, slot };
+        let held = WaitingCall { pool: self, owner: &owner, slot };
         let open = async || {
             let (ground, principal) = (self.ground(), Some(&origin.principal));
-            let session = Session::open(ground, owner.clone(), principal, &self.offer(origin)).await?;
+            let session =
+                UpstreamSession::open(ground, owner.clone(), principal, &self.offer(origin)).await?;
             if self.has(&owner, &held.slot) {
                 if let Some(memory) = self.lost().remove(&owner) {
                     session.inherit(memory, origin);
@@ -121,12 +126,12 @@ impl Pool {
             Err(OpenError::Call(CallError::unavailable("the client is gone")))
         };
         let opened = Box::pin(held.slot.get_or_try_init(open)).await;
-        let session = opened.cloned().map_err(|error| error.to_call_error(&self.parts.endpoint))?;
+        let session = opened.cloned().map_err(|error| error.to_call_error(&self.parts.upstream))?;
         session.set_up().await;
         Ok(session)
     }
 
-    fn has(&self, owner: &Owner, slot: &Arc<Slot>) -> bool {
+    fn has(&self, owner: &Owner, slot: &Arc<SessionSlot>) -> bool {
         self.lock().get(owner).is_some_and(|now| Arc::ptr_eq(now, slot))
     }
 
@@ -138,7 +143,7 @@ impl Pool {
         }
     }
 
-    fn slot(&self, owner: &Owner) -> Result<Arc<Slot>, CallError> {
+    fn slot(&self, owner: &Owner) -> Result<Arc<SessionSlot>, CallError> {
         let mut slots = self.lock();
         if let Some(slot) = slots.get(owner) {
             return Ok(slot.clone());
@@ -154,7 +159,7 @@ impl Pool {
                 return Err(CallError::limit(message).at(self.name()));
             }
         }
-        let slot = Arc::new(Slot::new());
+        let slot = Arc::new(SessionSlot::new());
         slots.insert(owner.clone(), slot.clone());
         // `lost` is always locked before `slots`.
         drop(slots);
@@ -166,17 +171,17 @@ impl Pool {
     pub(super) fn remove(
         &self,
         owner: &Owner,
-        condition: impl FnOnce(&Arc<Slot>) -> bool,
-    ) -> Option<Arc<Slot>> {
+        condition: impl FnOnce(&Arc<SessionSlot>) -> bool,
+    ) -> Option<Arc<SessionSlot>> {
         let mut slots = self.lock();
         if slots.get(owner).is_some_and(condition) { slots.remove(owner) } else { None }
     }
 
-    /// The upstream does not know this session any more. What was set up in it is set up in the next one.
-    pub(crate) fn discard(&self, session: &Arc<Session>) {
+    /// The upstream no longer knows this session. Its settings and subscriptions are set up again in the next one.
+    pub(crate) fn discard(&self, session: &Arc<UpstreamSession>) {
         session.retire();
         let mut lost = self.lost();
-        let is_it = |slot: &Arc<Slot>| slot.get().is_some_and(|now| Arc::ptr_eq(now, session));
+        let is_it = |slot: &Arc<SessionSlot>| slot.get().is_some_and(|now| Arc::ptr_eq(now, session));
         if self.remove(&session.owner, is_it).is_some() {
             let memory = std::mem::take(&mut session.lock().memory);
             if !memory.is_empty() {
@@ -185,8 +190,24 @@ impl Pool {
         }
     }
 
+    /// A session was opened in place of one that the upstream has forgotten, as it does when it is restarted. Its lists
+    /// may be others now. The loss of a stream of its own shows that to the gateway; without one, nothing else does.
+    pub(crate) fn session_was_lost(&self, next: &UpstreamSession) {
+        if next.owner != Owner::Gateway && !self.announces_changes() {
+            self.announce_changes(next);
+        }
+    }
+
+    fn announce_changes(&self, session: &UpstreamSession) {
+        for (capability, change) in CHANGES {
+            if session.greeting().capabilities.member(capability).is_some() {
+                self.parts.events.notify(None, Notification::new(change, None));
+            }
+        }
+    }
+
     /// A client whose session made room for another keeps its log level.
-    fn keep_level(&self, evicted: Option<&Arc<Slot>>) {
+    fn keep_level(&self, evicted: Option<&Arc<SessionSlot>>) {
         let Some(session) = evicted.and_then(|slot| slot.get()) else { return };
         let memory = std::mem::take(&mut session.lock().memory);
         if matches!(session.owner, Owner::Client(_)) && !memory.is_empty() {
@@ -195,7 +216,7 @@ impl Pool {
     }
 
     /// Ends a session in the background.
-    fn say_goodbye(&self, slot: Option<Arc<Slot>>) {
+    fn say_goodbye(&self, slot: Option<Arc<SessionSlot>>) {
         if let Some(session) = slot.and_then(|slot| slot.get().cloned()) {
             session.say_goodbye(&self.parts.scope);
         }
@@ -223,7 +244,7 @@ impl Pool {
             session.retire();
         }
         let _ = timeout(GOODBYE, join_all(sessions.iter().map(|session| session.delete()))).await;
-        let reason = self.parts.endpoint.reason("was closed by the gateway");
+        let reason = self.parts.upstream.reason("was closed by the gateway");
         self.parts.events.closed_soon(reason).await;
         self.parts.scope.cancel();
     }
@@ -244,7 +265,7 @@ impl Pool {
 
     fn is_used(&self) -> bool {
         let now = Instant::now();
-        let is_used = |slot: &Arc<Slot>| match slot.get() {
+        let is_used = |slot: &Arc<SessionSlot>| match slot.get() {
             Some(session) => session.idle(now).is_none(),
             None => !is_left_empty(slot),
         };
@@ -258,7 +279,7 @@ impl Pool {
 
     fn end_idle_now(&self) {
         let now = Instant::now();
-        let idle = |slot: &Arc<Slot>| {
+        let idle = |slot: &Arc<SessionSlot>| {
             let Some(session) = slot.get() else { return is_left_empty(slot) };
             let too_long = session.idle(now).is_some_and(|idle| idle >= self.parts.idle);
             too_long && session.may_end()
@@ -271,16 +292,16 @@ impl Pool {
 }
 
 /// A slot that a call waits for. The last one to leave it, also by giving up, removes it if it is empty.
-struct Held<'a> {
+struct WaitingCall<'a> {
     pool: &'a Pool,
     owner: &'a Owner,
-    slot: Arc<Slot>,
+    slot: Arc<SessionSlot>,
 }
 
-impl Drop for Held<'_> {
+impl Drop for WaitingCall<'_> {
     fn drop(&mut self) {
         // One for the pool and one for us: others are handed out only under the lock of the pool.
-        let is_left = |now: &Arc<Slot>| {
+        let is_left = |now: &Arc<SessionSlot>| {
             Arc::ptr_eq(now, &self.slot) && now.get().is_none() && Arc::strong_count(now) <= 2
         };
         if self.slot.get().is_none() {
@@ -290,15 +311,16 @@ impl Drop for Held<'_> {
 }
 
 /// Two calls that gave up at the same moment may each have left the removal to the other.
-fn is_left_empty(slot: &Arc<Slot>) -> bool {
+fn is_left_empty(slot: &Arc<SessionSlot>) -> bool {
     slot.get().is_none() && Arc::strong_count(slot) == 1
 }
 
 /// Only of those without subscriptions: a client that only listens would not notice the loss.
-fn longest_idle(slots: &HashMap<Owner, Arc<Slot>>) -> Option<Owner> {
+fn longest_idle(slots: &HashMap<Owner, Arc<SessionSlot>>) -> Option<Owner> {
     let now = Instant::now();
-    let may_go =
-        |session: &&Arc<Session>| session.owner != Owner::Gateway && !session.lock().memory.has_subscribers();
+    let may_go = |session: &&Arc<UpstreamSession>| {
+        session.owner != Owner::Gateway && !session.lock().memory.has_subscribers()
+    };
     let sessions = slots.iter().filter_map(|(owner, slot)| Some((owner, slot.get().filter(may_go)?)));
     let idle = sessions.filter_map(|(owner, session)| Some((session.idle(now)?, owner)));
     idle.max_by_key(|(idle, _)| *idle).map(|(_, owner)| owner.clone())
@@ -313,7 +335,7 @@ async fn end_idle(pool: Arc<Pool>) {
 
 /// The gateway receives changes in its own session. When that is lost it opens another, and since changes may
 /// have been missed meanwhile, everything counts as changed.
-async fn keep_listening(pool: Arc<Pool>, mut session: Arc<Session>) {
+async fn keep_listening(pool: Arc<Pool>, mut session: Arc<UpstreamSession>) {
     let origin = pool.parts.offer.origin();
     loop {
         session.scope.ended().await;
@@ -321,11 +343,7 @@ async fn keep_listening(pool: Arc<Pool>, mut session: Arc<Session>) {
         pool.discard(&session);
         if let Ok(Ok(next)) = timeout(pool.parts.connect, pool.session(&origin)).await {
             session = next;
-            for (capability, change) in CHANGES {
-                if session.greeting().capabilities.member(capability).is_some() {
-                    pool.parts.events.notify(None, Notification::new(change, None));
-                }
-            }
+            pool.announce_changes(&session);
         }
     }
 }

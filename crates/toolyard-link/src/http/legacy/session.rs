@@ -1,12 +1,13 @@
 //! One session with an upstream: opened by a handshake, used by calls, ended by DELETE.
 
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::header::HeaderValue;
 use http::{HeaderMap, Method as HttpMethod, Response, StatusCode};
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;
 use toolyard_model::{Ask, AskError, Back, BoxFuture, ClientKey, Greeting, Peer, Principal, Scope};
@@ -17,10 +18,10 @@ use super::memory::Memory;
 use super::owner::Owner;
 use crate::asks::Asks;
 use crate::events::Events;
-use crate::http::client::Reader;
-use crate::http::endpoint::{Endpoint, PROTOCOL_VERSION, SESSION_ID};
-use crate::http::refusal::Refusal;
-use crate::http::wire::Arriving;
+use crate::http::client::AnswerReader;
+use crate::http::connections::Arriving;
+use crate::http::refusal::HttpRefusal;
+use crate::http::upstream::{HttpUpstream, PROTOCOL_VERSION, SESSION_ID};
 use crate::inflight::InFlight;
 use crate::levels::SentLevel;
 use crate::probe::{Offer, legacy_greeting};
@@ -31,11 +32,11 @@ const INBOX_WAIT: Duration = Duration::from_millis(250);
 /// How long a message without an answer may take.
 pub(super) const ERRAND: Duration = Duration::from_secs(5);
 
-pub(crate) struct Session {
+pub(crate) struct UpstreamSession {
     pub(super) owner: Owner,
     /// The principal whose credentials its requests carry; `None` for the gateway's own.
     principal: Option<Principal>,
-    pub(super) endpoint: Arc<Endpoint>,
+    pub(super) upstream: Arc<HttpUpstream>,
     pub(super) greeting: Greeting,
     pub(super) events: Events,
     pub(super) asks: Asks,
@@ -64,14 +65,14 @@ pub(super) struct State {
 
 /// A message for the upstream whose answer no caller waits for.
 pub(crate) struct Errand {
-    pub(super) session: Arc<Session>,
+    pub(super) session: Arc<UpstreamSession>,
     pub(super) message: Message,
 }
 
-/// What a session needs from the pool it is opened for.
+/// The parts of a pool that its sessions need.
 #[derive(Clone, Copy)]
 pub(crate) struct Ground<'a> {
-    pub(crate) endpoint: &'a Arc<Endpoint>,
+    pub(crate) upstream: &'a Arc<HttpUpstream>,
     pub(crate) events: &'a Events,
     pub(crate) scope: &'a Scope,
     pub(crate) errands: &'a mpsc::Sender<Errand>,
@@ -80,22 +81,22 @@ pub(crate) struct Ground<'a> {
 /// Why a session could not be opened.
 pub(crate) enum OpenError {
     Call(CallError),
-    Refused(Refusal),
+    Refused(HttpRefusal),
     Incompatible(Reason),
 }
 
 impl OpenError {
-    pub(crate) fn to_call_error(&self, endpoint: &Endpoint) -> CallError {
+    pub(crate) fn to_call_error(&self, upstream: &HttpUpstream) -> CallError {
         let error = match self {
             Self::Call(error) => error.clone(),
-            Self::Refused(refusal) => refusal.to_call_error(endpoint),
+            Self::Refused(refusal) => refusal.to_call_error(upstream),
             Self::Incompatible(reason) => CallError::unavailable(reason.clone()),
         };
-        error.at(&endpoint.name)
+        error.at(&upstream.name)
     }
 }
 
-impl Session {
+impl UpstreamSession {
     /// Makes the handshake on behalf of `owner`, which is described by `offer`.
     pub(crate) async fn open(
         ground: Ground<'_>,
@@ -103,22 +104,23 @@ impl Session {
         principal: Option<&Principal>,
         offer: &Offer,
     ) -> Result<Arc<Self>, OpenError> {
-        let endpoint = ground.endpoint;
+        let upstream = ground.upstream;
         let hello = Message::Request(RequestMessage {
             id: Id::string("yard-initialize"),
             method: Method::INITIALIZE,
             params: Some(offer.initialize_params(Revision::NEWEST_LEGACY).into()),
         });
-        let sent = endpoint.send(principal, HttpMethod::POST, endpoint.post_headers(), hello.render()).await;
+        let sent = upstream.send(principal, HttpMethod::POST, upstream.post_headers(), hello.render()).await;
         let response = sent.map_err(OpenError::Call)?;
         if response.status() != StatusCode::OK {
-            return Err(OpenError::Refused(Refusal::read(response).await));
+            return Err(OpenError::Refused(HttpRefusal::read(response).await));
         }
         let id = response.headers().get(SESSION_ID).cloned();
         let peer = Peer::new(Arc::new(Unasked { events: ground.events.clone(), client: owner.client() }));
-        let read =
-            Reader { endpoint, peer: &peer, listens: false, id: None, client: None }.read(response).await;
-        let greeting = legacy_greeting(&endpoint.name, read.map_err(OpenError::Call)?)
+        let read = AnswerReader { upstream, peer: &peer, listens: false, id: None, client: None }
+            .read(response)
+            .await;
+        let greeting = legacy_greeting(&upstream.name, read.map_err(OpenError::Call)?)
             .map_err(OpenError::Incompatible)?;
         let session = Arc::new(Self {
             principal: principal.cloned(),
@@ -144,9 +146,9 @@ impl Session {
         Self {
             owner,
             principal: None,
-            post: complete(ground.endpoint.post_headers()),
-            get: complete(ground.endpoint.get_headers()),
-            endpoint: ground.endpoint.clone(),
+            post: complete(ground.upstream.post_headers()),
+            get: complete(ground.upstream.get_headers()),
+            upstream: ground.upstream.clone(),
             events: ground.events.clone(),
             asks: Asks::new(&scope),
             scope,
@@ -177,7 +179,7 @@ impl Session {
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     pub(crate) fn revision(&self) -> Revision {
@@ -193,19 +195,19 @@ impl Session {
     }
 
     pub(super) async fn post(&self, message: &Message) -> Result<Response<Arriving>, CallError> {
-        self.endpoint
+        self.upstream
             .send(self.principal.as_ref(), HttpMethod::POST, self.post.clone(), message.render())
             .await
     }
 
     pub(super) async fn get(&self, headers: HeaderMap) -> Result<Response<Arriving>, CallError> {
-        self.endpoint.send(self.principal.as_ref(), HttpMethod::GET, headers, Bytes::new()).await
+        self.upstream.send(self.principal.as_ref(), HttpMethod::GET, headers, Bytes::new()).await
     }
 
     /// Posts a message that has no answer.
     pub(super) async fn deliver(&self, message: &Message) -> Result<(), CallError> {
         let posted = timeout(ERRAND, self.post(message)).await;
-        posted.map_err(|_| self.endpoint.lost("it takes no messages"))?.map(drop)
+        posted.map_err(|_| self.upstream.lost("it accepts no messages"))?.map(drop)
     }
 
     pub(super) fn get_headers(&self) -> HeaderMap {
@@ -232,7 +234,7 @@ impl Session {
     pub(super) fn retire(&self) {
         self.lock().ended = true;
         self.scope.cancel();
-        // It will not be set up any more, so no call must wait for that.
+        // The session will no longer be set up, so no call may wait for that.
         self.is_set_up.send_replace(true);
     }
 
@@ -245,7 +247,7 @@ impl Session {
     /// Ends the session at the upstream.
     pub(super) async fn delete(&self) {
         if self.has_id {
-            let sent = self.endpoint.send(
+            let sent = self.upstream.send(
                 self.principal.as_ref(),
                 HttpMethod::DELETE,
                 self.get_headers(),
@@ -258,7 +260,7 @@ impl Session {
 
 /// A session that is not in the pool yet. The call that opens it may be cancelled before it is handed over.
 struct Opening<'a> {
-    session: Option<Arc<Session>>,
+    session: Option<Arc<UpstreamSession>>,
     scope: &'a Scope,
 }
 
@@ -282,6 +284,8 @@ impl Back for Unasked {
     }
 
     fn ask(&self, _: Ask) -> BoxFuture<Result<Raw, AskError>> {
-        Box::pin(async { Err(AskError::Unsupported("no questions before the handshake is over".into())) })
+        Box::pin(async {
+            Err(AskError::Unsupported("questions are refused until the handshake is complete".into()))
+        })
     }
 }

@@ -11,24 +11,24 @@ use tokio::time::{Instant, timeout};
 use toolyard_model::{Connected, Greeting, LinkEvent, Peer};
 use toolyard_proto::{CallError, Era, Id, Kind, Method, Notification, Raw, Revision};
 
-use super::source::{Opened, Source};
-use super::{ConnectError, First, Plan, Trouble};
+use super::source::{OpenedSource, Source};
+use super::{ConnectError, FirstProbe, Plan, Trouble};
 use crate::child::Input;
 use crate::own::own_request;
 use crate::probe::{Discovered, judge, legacy_greeting, rejected};
-use crate::stream::{Channel, StreamLink};
+use crate::stream::{StreamChannel, StreamLink};
 
 pub(super) async fn connect(
     plan: &Plan<'_>,
     source: Source<'_>,
-    first: First,
+    first: FirstProbe,
 ) -> Result<Connected, ConnectError> {
     match first {
-        First::Only(Era::Legacy) => fresh_legacy(plan, source, Revision::NEWEST_LEGACY).await,
-        First::Only(Era::Modern) => modern_only(plan, source).await,
-        First::Probe => probe(plan, source, Silence::MeansLegacy).await,
-        First::ProbeModern => probe(plan, source, Silence::MeansSlow).await,
-        First::LegacyThenProbe => match fresh_legacy(plan, source, Revision::NEWEST_LEGACY).await {
+        FirstProbe::Only(Era::Legacy) => fresh_legacy(plan, source, Revision::NEWEST_LEGACY).await,
+        FirstProbe::Only(Era::Modern) => modern_only(plan, source).await,
+        FirstProbe::Probe => probe(plan, source, Silence::MeansLegacy).await,
+        FirstProbe::ProbeModern => probe(plan, source, Silence::MeansSlow).await,
+        FirstProbe::LegacyThenProbe => match fresh_legacy(plan, source, Revision::NEWEST_LEGACY).await {
             Err(error) if !matches!(error.trouble, Trouble::CannotStart | Trouble::NoAnswer) => {
                 let probed = probe(plan, source, Silence::MeansLegacy).await;
                 probed.map_err(|again| again.after([error.reason]))
@@ -38,7 +38,7 @@ pub(super) async fn connect(
     }
 }
 
-/// What it means that a probe is not answered.
+/// The meaning of a probe that is not answered.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Silence {
     MeansLegacy,
@@ -46,7 +46,7 @@ enum Silence {
 }
 
 async fn probe(plan: &Plan<'_>, source: Source<'_>, silence: Silence) -> Result<Connected, ConnectError> {
-    let attempt = Attempt::start(plan, source).await?;
+    let attempt = ChildAttempt::start(plan, source).await?;
     let mut discover = Box::pin(attempt.discover(plan));
     let in_time = match silence {
         Silence::MeansLegacy => attempt.answer_to_probe(plan, &mut discover).await,
@@ -60,14 +60,14 @@ async fn probe(plan: &Plan<'_>, source: Source<'_>, silence: Silence) -> Result<
     let limit = plan.timeouts.probe;
     let (offer, why) =
         match judge(plan.name, in_time.unwrap_or_else(|| Err(no_answer(plan, &Method::DISCOVER, limit)))) {
-            Discovered::Modern(greeting) => return Ok(attempt.met(greeting)),
+            Discovered::Modern(greeting) => return Ok(attempt.connected(greeting)),
             Discovered::Incompatible(why) => return Err(ConnectError::new(Trouble::Incompatible, why)),
             Discovered::Legacy { offer, why } => (offer, why),
         };
     let mut tried = vec![why];
     if !attempt.channel.mux.is_over() {
         match (attempt.initialize(plan, offer).await, late) {
-            (Ok(greeting), None) => return Ok(attempt.met(greeting)),
+            (Ok(greeting), None) => return Ok(attempt.connected(greeting)),
             (Ok(greeting), Some(late)) => return Ok(settle(plan, source, attempt, greeting, late).await),
             (Err(error), None) if error.trouble == Trouble::NoAnswer => return Err(error),
             (Err(error), None) => tried.push(error.reason),
@@ -76,7 +76,7 @@ async fn probe(plan: &Plan<'_>, source: Source<'_>, silence: Silence) -> Result<
                 if let Ok(Discovered::Modern(greeting)) =
                     timeout(limit, late).await.map(|late| judge(plan.name, late))
                 {
-                    return Ok(attempt.met(greeting));
+                    return Ok(attempt.connected(greeting));
                 }
                 if error.trouble == Trouble::NoAnswer {
                     return Err(error);
@@ -101,7 +101,7 @@ async fn probe(plan: &Plan<'_>, source: Source<'_>, silence: Silence) -> Result<
 async fn settle(
     plan: &Plan<'_>,
     source: Source<'_>,
-    attempt: Attempt,
+    attempt: ChildAttempt,
     greeting: Greeting,
     late: impl Future<Output = Result<Raw, CallError>>,
 ) -> Connected {
@@ -113,7 +113,7 @@ async fn settle(
         Some(Discovered::Legacy { .. }) => false,
         Some(Discovered::Incompatible(_)) | None => true,
     };
-    attempt.met(Greeting { guessed, ..greeting })
+    attempt.connected(Greeting { guessed, ..greeting })
 }
 
 async fn fresh_legacy(
@@ -121,33 +121,33 @@ async fn fresh_legacy(
     source: Source<'_>,
     offer: Revision,
 ) -> Result<Connected, ConnectError> {
-    let attempt = Attempt::start(plan, source).await?;
+    let attempt = ChildAttempt::start(plan, source).await?;
     let greeting = attempt.initialize(plan, offer).await?;
-    Ok(attempt.met(greeting))
+    Ok(attempt.connected(greeting))
 }
 
 async fn modern_only(plan: &Plan<'_>, source: Source<'_>) -> Result<Connected, ConnectError> {
-    let attempt = Attempt::start(plan, source).await?;
+    let attempt = ChildAttempt::start(plan, source).await?;
     let limit = attempt.patience(plan);
     let outcome = timeout(limit, attempt.discover(plan)).await;
     let outcome = outcome.unwrap_or_else(|_| Err(no_answer(plan, &Method::DISCOVER, limit)));
     match judge(plan.name, outcome) {
-        Discovered::Modern(greeting) => Ok(attempt.met(greeting)),
+        Discovered::Modern(greeting) => Ok(attempt.connected(greeting)),
         Discovered::Incompatible(why) => Err(ConnectError::new(Trouble::Incompatible, why)),
         Discovered::Legacy { why, .. } => Err(super::not_modern(plan.name, &why)),
     }
 }
 
-/// One child or connection, being met.
-struct Attempt {
-    channel: Channel,
+/// An attempt to connect to one child or socket.
+struct ChildAttempt {
+    channel: StreamChannel,
     events: mpsc::Receiver<LinkEvent>,
     input: Option<Input>,
 }
 
-impl Attempt {
+impl ChildAttempt {
     async fn start(plan: &Plan<'_>, source: Source<'_>) -> Result<Self, ConnectError> {
-        let Opened { channel, events, input } = source.open(plan).await?;
+        let OpenedSource { channel, events, input } = source.open(plan).await?;
         Ok(Self { channel, events, input })
     }
 
@@ -174,7 +174,7 @@ impl Attempt {
         if self.channel.process.is_some() { plan.timeouts.start } else { plan.timeouts.connect }
     }
 
-    fn met(self, greeting: Greeting) -> Connected {
+    fn connected(self, greeting: Greeting) -> Connected {
         Connected { link: Arc::new(StreamLink::new(greeting, self.channel)), events: self.events }
     }
 
@@ -208,7 +208,7 @@ impl Attempt {
     }
 }
 
-impl Attempt {
+impl ChildAttempt {
     /// The error where it ended instead of answering.
     fn gone(&self, plan: &Plan<'_>, error: &CallError) -> Option<ConnectError> {
         let mut ending = self.channel.mux.over().filter(|_| error.kind == Kind::Lost)?;
@@ -227,7 +227,7 @@ impl Attempt {
         ConnectError::new(trouble, reason.or_hint(hint))
     }
 
-    /// What should be true of the other side.
+    /// The expectation about the other side, for messages.
     fn expected(&self) -> &'static str {
         if self.channel.process.is_some() {
             "`command` and `args` start an MCP server"

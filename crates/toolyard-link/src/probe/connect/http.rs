@@ -8,48 +8,48 @@ use toolyard_model::{Connected, Greeting, Peer, Scope};
 use toolyard_proto::{CallError, Era, Id, Kind, Method, Raw};
 
 use super::source::Source;
-use super::{ConnectError, First, Plan, Trouble};
+use super::{ConnectError, FirstProbe, Plan, Trouble};
 use crate::events::Events;
 use crate::http::HttpSpec;
 use crate::http::LegacyLink;
-use crate::http::client::{Caller, HttpLink, Reader};
-use crate::http::endpoint::{CHECK_PATH, Endpoint};
+use crate::http::client::{AnswerReader, HttpLink, ModernCaller};
 use crate::http::legacy::{OpenError, Pool, PoolParts};
-use crate::http::refusal::Refusal;
+use crate::http::refusal::HttpRefusal;
+use crate::http::upstream::{CHECK_PATH, HttpUpstream};
 use crate::own::own_request;
 use crate::probe::{Discovered, judge, rejected};
 
 pub(super) async fn connect(
     plan: &Plan<'_>,
     spec: &HttpSpec,
-    first: First,
+    first: FirstProbe,
 ) -> Result<Connected, ConnectError> {
     let scope = plan.scope.child();
-    let endpoint = Endpoint::new(plan.name, spec, plan.timeouts.connect, &scope)
+    let upstream = HttpUpstream::new(plan.name, spec, plan.timeouts.connect, &scope)
         .map_err(|why| ConnectError::new(Trouble::Unreachable, why))?;
-    let attempt = Attempt { plan, spec, endpoint: Arc::new(endpoint), scope };
-    let met = attempt.meet(first).await;
-    if met.is_ok() {
-        attempt.endpoint.settle().await;
+    let attempt = HttpAttempt { plan, spec, upstream: Arc::new(upstream), scope };
+    let connected = attempt.run(first).await;
+    if connected.is_ok() {
+        attempt.upstream.settle().await;
     }
-    met.inspect_err(|_| attempt.scope.cancel())
+    connected.inspect_err(|_| attempt.scope.cancel())
 }
 
-/// One address, being met.
-struct Attempt<'a> {
+/// An attempt to connect to one address.
+struct HttpAttempt<'a> {
     plan: &'a Plan<'a>,
     spec: &'a HttpSpec,
-    endpoint: Arc<Endpoint>,
+    upstream: Arc<HttpUpstream>,
     scope: Scope,
 }
 
-impl Attempt<'_> {
-    async fn meet(&self, first: First) -> Result<Connected, ConnectError> {
+impl HttpAttempt<'_> {
+    async fn run(&self, first: FirstProbe) -> Result<Connected, ConnectError> {
         match first {
-            First::Only(Era::Legacy) => self.legacy().await,
-            First::Only(Era::Modern) => self.modern_only().await,
-            First::Probe | First::ProbeModern => self.probe().await,
-            First::LegacyThenProbe => match self.legacy().await {
+            FirstProbe::Only(Era::Legacy) => self.legacy().await,
+            FirstProbe::Only(Era::Modern) => self.modern_only().await,
+            FirstProbe::Probe | FirstProbe::ProbeModern => self.probe().await,
+            FirstProbe::LegacyThenProbe => match self.legacy().await {
                 Err(error) if error.trouble == Trouble::Incompatible => {
                     self.probe().await.map_err(|again| again.after([error.reason]))
                 }
@@ -75,7 +75,7 @@ impl Attempt<'_> {
     }
 
     fn modern(&self, greeting: Greeting) -> Connected {
-        let caller = Caller::new(self.endpoint.clone());
+        let caller = ModernCaller::new(self.upstream.clone());
         let (events, receiver) = Events::channel(&self.scope);
         let link = Arc::new(HttpLink::new(greeting, caller, events, self.scope.clone()));
         Connected { link, events: receiver }
@@ -84,7 +84,7 @@ impl Attempt<'_> {
     /// Asks the modern question.
     async fn discover(&self) -> Result<Discovered, ConnectError> {
         let limit = self.plan.timeouts.connect;
-        let caller = Caller::new(self.endpoint.clone());
+        let caller = ModernCaller::new(self.upstream.clone());
         let asked = timeout(limit, ask(self.plan, &caller)).await;
         let asked = asked.map_err(|_| self.no_answer(&Method::DISCOVER))?;
         asked.map(|outcome| judge(self.plan.name, outcome))
@@ -95,7 +95,7 @@ impl Attempt<'_> {
         let limit = self.plan.timeouts.connect;
         let (events, receiver) = Events::channel(&self.scope);
         let parts = PoolParts {
-            endpoint: self.endpoint.clone(),
+            upstream: self.upstream.clone(),
             offer: self.plan.offer.clone(),
             events,
             scope: self.scope.clone(),
@@ -115,18 +115,18 @@ impl Attempt<'_> {
         Ok(Connected { link, events: receiver })
     }
 
-    /// What refuses both eras may still speak the transport that was there before.
-    async fn http_sse(&self, refusal: &Refusal) -> Result<Connected, ConnectError> {
+    /// A server that refuses both eras may still speak the transport that was there before.
+    async fn http_sse(&self, refusal: &HttpRefusal) -> Result<Connected, ConnectError> {
         let source = Source::Sse(self.spec);
-        let met = super::child::connect(self.plan, source, First::Only(Era::Legacy)).await;
-        met.map_err(|mut error| {
+        let connected = super::child::connect(self.plan, source, FirstProbe::Only(Era::Legacy)).await;
+        connected.map_err(|mut error| {
             error.reason = error.reason.or_hint(CHECK_PATH);
-            error.after([refusal.reason(&self.endpoint)])
+            error.after([refusal.reason(&self.upstream)])
         })
     }
 
     fn not_opened(&self, error: &OpenError) -> ConnectError {
-        let call = error.to_call_error(&self.endpoint);
+        let call = error.to_call_error(&self.upstream);
         let trouble = match error {
             OpenError::Refused(refusal) if refusal.wants_credentials() => Trouble::Credentials,
             OpenError::Call(error) if error.kind == Kind::SignIn => Trouble::Credentials,
@@ -138,7 +138,7 @@ impl Attempt<'_> {
             OpenError::Refused(_) | OpenError::Call(_) => Trouble::Unreachable,
         };
         let hint =
-            if call.kind == Kind::Lost { lost_hint(&self.endpoint) } else { "look at the log of the server" };
+            if call.kind == Kind::Lost { lost_hint(&self.upstream) } else { "look at the log of the server" };
         let is_lost = call.kind == Kind::Lost;
         let reason = rejected(self.plan.name, &Method::INITIALIZE, call);
         ConnectError::new(trouble, if is_lost { reason.with_hint(hint) } else { reason.or_hint(hint) })
@@ -147,20 +147,20 @@ impl Attempt<'_> {
     fn no_answer(&self, method: &Method) -> ConnectError {
         let limit = self.plan.timeouts.connect;
         let reason = super::silent(self.plan, method, limit);
-        let hint = format!("check that {} is right, or raise `connect_timeout`", self.endpoint.shown_url());
+        let hint = format!("check that {} is right, or raise `connect_timeout`", self.upstream.shown_url());
         ConnectError::new(Trouble::NoAnswer, reason.with_hint(hint))
     }
 }
 
 /// An outer error is none of the era's business.
-async fn ask(plan: &Plan<'_>, caller: &Caller) -> Result<Result<Raw, CallError>, ConnectError> {
+async fn ask(plan: &Plan<'_>, caller: &ModernCaller) -> Result<Result<Raw, CallError>, ConnectError> {
     let origin = plan.offer.origin();
     let id = Id::string("yard-discover");
     let request = own_request(&origin, id, Method::DISCOVER, plan.offer.discover_params());
-    let response = caller.post(request).await.map_err(|error| unreachable(&caller.endpoint, error))?;
+    let response = caller.post(request).await.map_err(|error| unreachable(&caller.upstream, error))?;
     if response.status().is_success() {
-        let reader = Reader {
-            endpoint: &caller.endpoint,
+        let reader = AnswerReader {
+            upstream: &caller.upstream,
             peer: &Peer::none(),
             listens: false,
             id: None,
@@ -168,31 +168,31 @@ async fn ask(plan: &Plan<'_>, caller: &Caller) -> Result<Result<Raw, CallError>,
         };
         return Ok(reader.read(response).await);
     }
-    let refusal = Refusal::read(response).await;
+    let refusal = HttpRefusal::read(response).await;
     if refusal.wants_credentials() {
-        return Err(ConnectError::new(Trouble::Credentials, refusal.reason(&caller.endpoint)));
+        return Err(ConnectError::new(Trouble::Credentials, refusal.reason(&caller.upstream)));
     }
     match refusal.status.as_u16() {
         400..=499 if !matches!(refusal.status.as_u16(), 408 | 425 | 429) => {
-            Ok(Err(refusal.to_call_error(&caller.endpoint)))
+            Ok(Err(refusal.to_call_error(&caller.upstream)))
         }
-        _ => Err(ConnectError::new(Trouble::Unreachable, refusal.reason(&caller.endpoint))),
+        _ => Err(ConnectError::new(Trouble::Unreachable, refusal.reason(&caller.upstream))),
     }
 }
 
-fn unreachable(endpoint: &Endpoint, error: CallError) -> ConnectError {
+fn unreachable(upstream: &HttpUpstream, error: CallError) -> ConnectError {
     if error.kind == Kind::SignIn {
         return ConnectError::new(Trouble::Credentials, error.reason);
     }
     let is_lost = error.kind == Kind::Lost;
     let reason = error.reason;
-    let reason = if is_lost { reason.with_hint(lost_hint(endpoint)) } else { reason };
+    let reason = if is_lost { reason.with_hint(lost_hint(upstream)) } else { reason };
     ConnectError::new(Trouble::Unreachable, reason)
 }
 
 /// No client's call was lost; often the server expects TLS.
-fn lost_hint(endpoint: &Endpoint) -> &'static str {
-    if endpoint.is_plain() {
+fn lost_hint(upstream: &HttpUpstream) -> &'static str {
+    if upstream.is_plain() {
         "if the server requires TLS, write https:// in `url`"
     } else {
         "look at the log of the server"
@@ -200,6 +200,6 @@ fn lost_hint(endpoint: &Endpoint) -> &'static str {
 }
 
 /// HTTP+SSE is recognised by these statuses.
-fn may_be_http_sse(refusal: &Refusal) -> bool {
+fn may_be_http_sse(refusal: &HttpRefusal) -> bool {
     matches!(refusal.status.as_u16(), 400 | 404 | 405) && refusal.error.is_none()
 }

@@ -1,4 +1,4 @@
-//! Where the lines of an upstream come from: a child that is started, a socket that is dialled, or the event
+//! The sources of an upstream's lines: a child that is started, a socket that is dialled, or the event
 //! stream of an old HTTP server.
 
 use std::fmt;
@@ -15,9 +15,9 @@ use toolyard_proto::Reason;
 use super::{ConnectError, Plan, Trouble};
 use crate::child::{self, ChildSpec, Input, Process};
 use crate::http::HttpSpec;
-use crate::http::endpoint::{CHECK_PATH, Endpoint};
 use crate::http::http_sse::{self, SseError};
-use crate::stream::{Channel, Mux};
+use crate::http::upstream::{CHECK_PATH, HttpUpstream};
+use crate::stream::{Mux, StreamChannel};
 
 /// How long output may still be read after the child itself has gone.
 const DRAIN: Duration = Duration::from_millis(500);
@@ -40,7 +40,7 @@ impl fmt::Display for SocketSpec {
     }
 }
 
-/// What can be opened as often as needed.
+/// A source that can be opened as often as needed.
 #[derive(Clone, Copy)]
 pub(super) enum Source<'a> {
     Child(&'a ChildSpec),
@@ -49,15 +49,15 @@ pub(super) enum Source<'a> {
 }
 
 /// An open channel to an upstream.
-pub(super) struct Opened {
-    pub(super) channel: Channel,
+pub(super) struct OpenedSource {
+    pub(super) channel: StreamChannel,
     pub(super) events: mpsc::Receiver<LinkEvent>,
     /// The pipe to a child's stdin.
     pub(super) input: Option<Input>,
 }
 
 impl Source<'_> {
-    pub(super) async fn open(self, plan: &Plan<'_>) -> Result<Opened, ConnectError> {
+    pub(super) async fn open(self, plan: &Plan<'_>) -> Result<OpenedSource, ConnectError> {
         match self {
             Self::Child(spec) => start(plan, spec),
             Self::Socket(spec) => dial(plan, spec).await,
@@ -66,7 +66,7 @@ impl Source<'_> {
     }
 }
 
-fn start(plan: &Plan<'_>, spec: &ChildSpec) -> Result<Opened, ConnectError> {
+fn start(plan: &Plan<'_>, spec: &ChildSpec) -> Result<OpenedSource, ConnectError> {
     let scope = plan.scope.child();
     let started =
         child::spawn(plan.name, spec, &scope).map_err(|why| ConnectError::new(Trouble::CannotStart, why))?;
@@ -75,17 +75,17 @@ fn start(plan: &Plan<'_>, spec: &ChildSpec) -> Result<Opened, ConnectError> {
     let explain_end = process.explain_end();
     let (mux, events) = Mux::start(plan.name, (started.stdout, started.stdin), Some(explain_end), &scope);
     scope.spawn(end_with(process.clone(), mux.clone()));
-    Ok(Opened { channel: Channel { mux, process: Some(process), scope }, events, input })
+    Ok(OpenedSource { channel: StreamChannel { mux, process: Some(process), scope }, events, input })
 }
 
-/// A child that is gone is no upstream, even if something it left behind still holds its output open.
+/// A child that is gone is not an upstream, even if something it left behind still holds its output open.
 async fn end_with(process: Process, mux: Mux) {
     process.exited().await;
     tokio::time::sleep(DRAIN).await;
     mux.shut(&process.exit_cause().await);
 }
 
-async fn dial(plan: &Plan<'_>, spec: &SocketSpec) -> Result<Opened, ConnectError> {
+async fn dial(plan: &Plan<'_>, spec: &SocketSpec) -> Result<OpenedSource, ConnectError> {
     let limit = plan.timeouts.connect;
     let failed = |why: String| {
         let reason = Reason::of_upstream(plan.name, format!("cannot be reached at {spec}")).because(why);
@@ -104,7 +104,7 @@ async fn dial(plan: &Plan<'_>, spec: &SocketSpec) -> Result<Opened, ConnectError
     });
     let dialled = dialled.await.map_err(|_| failed(format!("no answer within {limit:?}")))?;
     let (mux, events) = dialled.map_err(|error| failed(error.to_string()))?;
-    Ok(Opened { channel: Channel { mux, process: None, scope }, events, input: None })
+    Ok(OpenedSource { channel: StreamChannel { mux, process: None, scope }, events, input: None })
 }
 
 fn over_tcp(plan: &Plan<'_>, stream: TcpStream, scope: &Scope) -> (Mux, mpsc::Receiver<LinkEvent>) {
@@ -114,27 +114,27 @@ fn over_tcp(plan: &Plan<'_>, stream: TcpStream, scope: &Scope) -> (Mux, mpsc::Re
     Mux::start(plan.name, stream.into_split(), None, scope)
 }
 
-async fn listen(plan: &Plan<'_>, spec: &HttpSpec) -> Result<Opened, ConnectError> {
+async fn listen(plan: &Plan<'_>, spec: &HttpSpec) -> Result<OpenedSource, ConnectError> {
     let (scope, limit) = (plan.scope.child(), plan.timeouts.connect);
-    let endpoint = Endpoint::new(plan.name, spec, limit, &scope)
+    let upstream = HttpUpstream::new(plan.name, spec, limit, &scope)
         .map_err(|why| ConnectError::new(Trouble::Unreachable, why))?;
-    let endpoint = Arc::new(endpoint);
-    let opened = timeout(limit, http_sse::open(endpoint.clone(), &scope)).await;
+    let upstream = Arc::new(upstream);
+    let opened = timeout(limit, http_sse::open(upstream.clone(), &scope)).await;
     let opened = opened.unwrap_or_else(|_| {
         let what = format!("sent no event stream within {limit:?}");
         Err(SseError::Other(
-            endpoint.reason(what).with_hint("check that it is running, or raise `connect_timeout`"),
+            upstream.reason(what).with_hint("check that it is running, or raise `connect_timeout`"),
         ))
     });
     let lines = opened.map_err(|error| {
         scope.cancel();
-        not_opened(&endpoint, error)
+        not_opened(&upstream, error)
     })?;
     let (mux, events) = Mux::start(plan.name, lines, None, &scope);
-    Ok(Opened { channel: Channel { mux, process: None, scope }, events, input: None })
+    Ok(OpenedSource { channel: StreamChannel { mux, process: None, scope }, events, input: None })
 }
 
-fn not_opened(endpoint: &Endpoint, error: SseError) -> ConnectError {
+fn not_opened(upstream: &HttpUpstream, error: SseError) -> ConnectError {
     let (trouble, reason) = match error {
         SseError::Call(error) => (Trouble::Unreachable, error.reason),
         SseError::Refused(refusal) => {
@@ -143,7 +143,7 @@ fn not_opened(endpoint: &Endpoint, error: SseError) -> ConnectError {
                 status if status.is_client_error() => Trouble::Incompatible,
                 _ => Trouble::Unreachable,
             };
-            (trouble, refusal.reason(endpoint))
+            (trouble, refusal.reason(upstream))
         }
         SseError::Other(reason) => (Trouble::Incompatible, reason),
     };

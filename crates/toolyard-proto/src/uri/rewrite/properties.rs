@@ -1,4 +1,4 @@
-//! That for any answer, well-formed or not, nothing but its URIs changes.
+//! Property tests: in any answer, well-formed or not, nothing but its URIs changes.
 
 use proptest::prelude::*;
 use serde::de::IgnoredAny;
@@ -22,7 +22,7 @@ proptest! {
     fn the_mapping_agrees_with_one_on_parsed_values((kind, raw) in answer()) {
         // Numbers out of range and half surrogates are JSON, but no value.
         if let Ok(mut expected) = serde_json::from_str::<Value>(&raw) {
-            map_value(Place::Root(kind), &mut expected);
+            map_value(ValuePlace::Root(kind), &mut expected);
             let mapped = map_result(kind, &id(), raw.as_bytes()).unwrap_or(raw.into_bytes());
             prop_assert_eq!(serde_json::from_slice::<Value>(&mapped).unwrap(), expected);
         }
@@ -53,15 +53,15 @@ proptest! {
 }
 
 /// The same mapping in the plainest way: on the whole parsed value.
-fn map_value(place: Place, value: &mut Value) {
+fn map_value(place: ValuePlace, value: &mut Value) {
     match (place, value) {
-        (Place::Uri, Value::String(uri)) => *uri = to_shown(&id(), uri),
-        (Place::AppUri, Value::String(uri)) if uri.starts_with("ui://") => *uri = to_shown(&id(), uri),
+        (ValuePlace::Uri, Value::String(uri)) => *uri = to_shown(&id(), uri),
+        (ValuePlace::AppUri, Value::String(uri)) if uri.starts_with("ui://") => *uri = to_shown(&id(), uri),
         (_, Value::Array(items)) => items.iter_mut().for_each(|item| map_value(place.item(), item)),
         (_, Value::Object(members)) => {
             let place = match (place, members.get("type").and_then(Value::as_str)) {
-                (Place::Content | Place::Block, Some("resource_link")) => Place::Link,
-                (Place::Content | Place::Block, Some("resource")) => Place::Embedded,
+                (ValuePlace::Content | ValuePlace::Block, Some("resource_link")) => ValuePlace::Link,
+                (ValuePlace::Content | ValuePlace::Block, Some("resource")) => ValuePlace::Embedded,
                 _ => place,
             };
             members.iter_mut().for_each(|(key, value)| map_value(place.member(key), value));

@@ -11,14 +11,14 @@ use http_body::{Body, Frame};
 use tokio::time::{Instant, Sleep};
 use toolyard_model::answer::RelayError;
 
-use super::{State, Stream, Streams};
-use crate::rendered::Rendered;
+use super::{ReplayState, Stream, Streams};
+use crate::reply::Rendered;
 
 /// When a client whose stream broke should come back, unless a call sets another time.
 const COME_BACK_AFTER: Duration = Duration::from_secs(1);
 
-/// What the answer to a POST turns out to be.
-pub(crate) enum First {
+/// The form of the answer to a POST.
+pub(crate) enum FirstRead {
     /// Nothing but answers.
     Json(Vec<Rendered>),
     Events,
@@ -48,25 +48,25 @@ impl Reader {
 
     /// Waits until it is clear what the response will be. After a long silence it is a stream, so that no
     /// proxy closes the connection as idle.
-    pub(crate) fn poll_first(&mut self, cx: &mut Context<'_>) -> Poll<First> {
+    pub(crate) fn poll_first(&mut self, cx: &mut Context<'_>) -> Poll<FirstRead> {
         let pause = self.streams.keep_alive;
         let silence = self.silence.get_or_insert_with(|| Box::pin(tokio::time::sleep(pause)));
         let is_silent = silence.as_mut().poll(cx).is_ready();
         let mut state = self.streams.state();
         let Some(stream) = present(&mut state, self.number, self.generation) else {
-            return Poll::Ready(First::Nothing);
+            return Poll::Ready(FirstRead::Nothing);
         };
         let has_begun = stream.started || stream.waiting.iter().any(|item| !item.is_answer);
         if has_begun || is_silent && !stream.is_over() {
             stream.started = true;
-            return Poll::Ready(First::Events);
+            return Poll::Ready(FirstRead::Events);
         }
         if !stream.is_over() {
             stream.waker = Some(cx.waker().clone());
             return Poll::Pending;
         }
         let answers: Vec<Rendered> = stream.waiting.drain(..).map(|item| item.message).collect();
-        Poll::Ready(if answers.is_empty() { First::Nothing } else { First::Json(answers) })
+        Poll::Ready(if answers.is_empty() { FirstRead::Nothing } else { FirstRead::Json(answers) })
     }
 
     fn advance(&mut self, cx: &Context<'_>) -> Poll<Option<Bytes>> {
@@ -119,7 +119,7 @@ fn put(out: &mut BytesMut, text: std::fmt::Arguments<'_>) {
 }
 
 /// The stream, if this reader is still its current one.
-fn present(state: &mut State, number: u64, generation: u64) -> Option<&mut Stream> {
+fn present(state: &mut ReplayState, number: u64, generation: u64) -> Option<&mut Stream> {
     state.streams.get_mut(&number).filter(|stream| stream.reader == Some(generation))
 }
 

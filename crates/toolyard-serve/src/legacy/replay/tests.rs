@@ -22,7 +22,7 @@ async fn left(streams: &Arc<Streams>) -> (u64, Arc<dyn Outlet>) {
     let mut reader = streams.open(1);
     let outlet = streams.outlet(&reader);
     outlet.tell(message(1), Weight::Light);
-    assert!(matches!(poll_fn(|cx| reader.poll_first(cx)).await, First::Events));
+    assert!(matches!(poll_fn(|cx| reader.poll_first(cx)).await, FirstRead::Events));
     (reader.number, outlet)
 }
 

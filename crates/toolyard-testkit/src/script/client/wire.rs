@@ -1,13 +1,13 @@
 //! How the scripted client reaches the other side: a stream of lines, or HTTP with a connection per message.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
 
 use bytes::Bytes;
 use http::{Method, Request, Response};
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
 use hyper_util::rt::TokioIo;
+use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::io::{
     AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, DuplexStream, ReadHalf, WriteHalf, split,
@@ -61,7 +61,7 @@ impl Wire {
     pub(super) fn hang_up(&self, id: u64, revision: Revision) -> bool {
         match &self.0 {
             Kind::Http { open, .. } if revision.is_modern() => {
-                let token = open.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
+                let token = open.lock().remove(&id);
                 token.inspect(CancellationToken::cancel).is_some()
             }
             _ => false,
@@ -75,7 +75,7 @@ impl Wire {
             return self.exchange(client, Method::POST, Some(&message)).await.map(drop);
         };
         let token = CancellationToken::new();
-        open.lock().unwrap_or_else(PoisonError::into_inner).insert(id, token.clone());
+        open.lock().insert(id, token.clone());
         let client = client.clone();
         client.shared.scope.clone().spawn(async move {
             tokio::select! {
@@ -96,7 +96,7 @@ impl Wire {
                 }
                 if let Some(given) = response.headers().get("mcp-session-id").and_then(|id| id.to_str().ok())
                 {
-                    session.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(given.to_owned());
+                    session.lock().get_or_insert(given.to_owned());
                 }
                 read(client, response).await;
             }
@@ -122,7 +122,7 @@ impl Wire {
         let mut request = Request::builder().method(method).uri(path).header("host", address);
         request = request.header("accept", "application/json, text/event-stream");
         request = request.header("content-type", "application/json");
-        let session = session.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let session = session.lock().clone();
         if let Some(session) = session {
             request = request.header("mcp-session-id", session);
         }
@@ -156,7 +156,7 @@ fn modern_headers(revision: Revision, message: Option<&Value>) -> Vec<(&'static 
 /// Reads messages for as long as the connection lives, where there is one.
 pub(super) fn start(client: &Client) -> Result<(), String> {
     let Kind::Lines { read, .. } = &client.shared.wire.0 else { return Ok(()) };
-    let read = read.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let read = read.lock().take();
     let read = read.ok_or("a stream serves one client")?;
     let reader = client.clone();
     client.shared.scope.spawn(async move {

@@ -1,4 +1,4 @@
-//! What can be written in a place of the command line: servers, tools and parameters of tools.
+//! Candidates for completion: servers, tools and parameters of tools.
 //!
 //! A shell waits for the answer at every keystroke, so no server is started for it. The tools are those that the
 //! running gateway lists, or else those that were stored when the servers were last connected.
@@ -18,7 +18,7 @@ use crate::commands::live::{self, Client};
 use crate::commands::tools::{Tool, Tools};
 use crate::settings;
 
-/// For the running gateway to list its tools.
+/// How long the running gateway may take to list its tools.
 const A_MOMENT: Duration = Duration::from_secs(2);
 
 /// The servers of the config, and packs.

@@ -12,7 +12,7 @@ use toolyard_model::local;
 
 use super::{Finding, Severity};
 use crate::cli::Common;
-use crate::commands::live;
+use crate::commands::{gateways, live};
 use crate::settings;
 
 /// Whether the state directory can be used.
@@ -26,7 +26,7 @@ pub(super) fn state_dir(common: &Common, found: &Found) -> Option<Finding> {
     });
     let error = tried.err()?;
     let help = "make the folder writable, or choose another with --state-dir";
-    Some(Finding::new(Severity::Wrong, "state", format!("nothing can be kept between runs: {error}"), help))
+    Some(Finding::new(Severity::Wrong, "state", format!("the state directory cannot be used: {error}"), help))
 }
 
 /// The gateway that runs with these files, or what is left of one.
@@ -83,11 +83,30 @@ pub(super) fn doors(common: &Common, found: &Found, config: &Config) -> Vec<Find
 fn http(config: &Config) -> Option<Finding> {
     let address = config.listen.http.unwrap_or(DEFAULT_ADDRESS);
     let (kind, finding) = taken(address, "http")?;
-    if config.listen.http.is_some() || kind != io::ErrorKind::AddrInUse {
+    if kind != io::ErrorKind::AddrInUse {
         return Some(finding);
     }
-    let help = "the next free port is used; `http` in [listen] chooses another";
-    Some(Finding::new(Severity::Note, "port", format!("{address} is taken by another program"), help))
+    match (config.listen.http, gateway_at(address)) {
+        (Some(_), None) => Some(finding),
+        (Some(_), Some(other)) => {
+            let help =
+                "stop it (`toolyard gateways` lists all), or choose another address as `http` in [listen]";
+            Some(Finding::new(Severity::Wrong, "port", format!("{address} is taken by {other}"), help))
+        }
+        (None, other) => {
+            let other = other.unwrap_or_else(|| "another program".to_owned());
+            let help = "the next free port is used; `http` in [listen] chooses another";
+            Some(Finding::new(Severity::Note, "port", format!("{address} is taken by {other}"), help))
+        }
+    }
+}
+
+/// The gateway of another config that listens there.
+fn gateway_at(address: SocketAddr) -> Option<String> {
+    let port = format!(":{}", address.port());
+    let (_, running) = gateways::all_running().find(|(_, running)| running.http.ends_with(&port))?;
+    let config = running.config.as_deref().map_or_else(|| "unknown".to_owned(), gateways::shown);
+    Some(format!("a Toolyard gateway (config: {config}, process {})", running.pid))
 }
 
 fn taken(address: SocketAddr, key: &str) -> Option<(io::ErrorKind, Finding)> {
@@ -102,7 +121,7 @@ fn stale(path: &Path) -> Option<Finding> {
     let about = std::fs::symlink_metadata(path).ok()?;
     let shown = path.display();
     if !system::is_socket(about.file_type()) {
-        let message = format!("{shown} is there, but is no socket");
+        let message = format!("{shown} is there, but is not a socket");
         return Some(Finding::new(
             Severity::Wrong,
             "socket",
@@ -120,4 +139,22 @@ fn stale(path: &Path) -> Option<Finding> {
         message,
         "start the gateway again with `toolyard`, or delete it",
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_address_that_cannot_be_used_has_advice() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let (_, found) = taken(address, "tcp").unwrap();
+        assert!(found.state == Severity::Wrong && !found.help.is_empty(), "{}", found.message);
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("mcp.sock");
+        std::fs::write(&file, "").unwrap();
+        let found = stale(&file).unwrap();
+        assert!(found.state == Severity::Wrong && !found.help.is_empty(), "{}", found.message);
+    }
 }

@@ -41,20 +41,21 @@ fn section<const N: usize>(title: &str, head: [&str; N], rows: Vec<[String; N]>)
 }
 
 fn apps(apps: &[Value]) {
-    let row = |app: &Value| {
-        let calls = format!("{} under way, {} waiting", app["underWay"], app["waiting"]);
-        [
-            cell(&app["id"]),
-            cell(&app["status"]),
-            cell(&app["connectedAt"]),
-            cell(&app["lastActivity"]),
-            calls,
-            cell(&app["pid"]),
-            cell(&app["endpoint"]),
-        ]
-    };
     let head = ["APP", "STATUS", "CONNECTED", "LAST ACTIVITY", "CALLS", "PROCESS", "ENDPOINT"];
-    section("apps", head, apps.iter().map(row).collect());
+    section("apps", head, apps.iter().map(app_row).collect());
+}
+
+fn app_row(app: &Value) -> [String; 7] {
+    let calls = format!("{} under way, {} waiting", app["underWay"], app["waiting"]);
+    [
+        cell(&app["id"]),
+        cell(&app["status"]),
+        cell(&app["connectedAt"]),
+        cell(&app["lastActivity"]),
+        calls,
+        cell(&app["pid"]),
+        cell(&app["endpoint"]),
+    ]
 }
 
 fn discovery(ways: &[Value]) {
@@ -68,7 +69,9 @@ fn discovery(ways: &[Value]) {
             places.join(", ")
         ));
         for one in found {
-            let (id, endpoint, origin) = (cell(&one["id"]), cell(&one["endpoint"]), cell(&one["origin"]));
+            let id = cell(&one["id"]);
+            let endpoint = cell(&one["endpoint"]);
+            let origin = cell(&one["origin"]);
             say::result(format_args!("  {id} at {endpoint} ({origin})"));
         }
         for one in skipped {
@@ -91,64 +94,69 @@ fn packs(packs: &[Value]) {
 
 /// Upstreams that were called, and those with problems.
 fn upstreams(upstreams: &[Value]) {
-    let row = |upstream: &Value| {
-        let calls = &upstream["calls"];
-        [
-            cell(&upstream["id"]),
-            cell(&upstream["kind"]),
-            cell(&upstream["state"]),
-            cell(&upstream["since"]),
-            cell(&calls["total"]),
-            cell(&calls["failed"]),
-            milliseconds(&calls["meanMs"]),
-            milliseconds(&calls["slowestMs"]),
-        ]
-    };
     let head = ["UPSTREAM", "KIND", "STATE", "SINCE", "CALLS", "FAILED", "MEAN", "SLOWEST"];
-    section("upstreams", head, upstreams.iter().map(row).collect());
+    section("upstreams", head, upstreams.iter().map(upstream_row).collect());
+}
+
+fn upstream_row(upstream: &Value) -> [String; 8] {
+    let calls = &upstream["calls"];
+    [
+        cell(&upstream["id"]),
+        cell(&upstream["kind"]),
+        cell(&upstream["state"]),
+        cell(&upstream["since"]),
+        cell(&calls["total"]),
+        cell(&calls["failed"]),
+        milliseconds(&calls["meanMs"]),
+        milliseconds(&calls["slowestMs"]),
+    ]
 }
 
 fn clients(clients: &[Value]) {
-    let row = |client: &Value| {
-        let calls = &client["calls"];
-        [
-            cell(&client["client"]),
-            cell(&client["principal"]),
-            cell(&calls["total"]),
-            cell(&calls["failed"]),
-            milliseconds(&calls["meanMs"]),
-            milliseconds(&calls["slowestMs"]),
-        ]
-    };
     let head = ["CLIENT", "PRINCIPAL", "CALLS", "FAILED", "MEAN", "SLOWEST"];
-    section("clients", head, clients.iter().map(row).collect());
+    section("clients", head, clients.iter().map(client_row).collect());
+}
+
+fn client_row(client: &Value) -> [String; 6] {
+    let calls = &client["calls"];
+    [
+        cell(&client["client"]),
+        cell(&client["principal"]),
+        cell(&calls["total"]),
+        cell(&calls["failed"]),
+        milliseconds(&calls["meanMs"]),
+        milliseconds(&calls["slowestMs"]),
+    ]
 }
 
 /// Repeated calls, as of programs that poll, are one line.
 fn calls(calls: &[Value]) {
-    let same = |one: &Value, other: &Value| {
-        ["tool", "method", "status", "code", "error", "principal", "session"]
-            .iter()
-            .all(|key| one[key] == other[key])
-    };
-    let row = |run: &[Value]| {
-        let call = &run[0];
-        let more = [&call["code"], &call["error"]].into_iter().find(|value| !value.is_null());
-        let status = cell(&call["status"]);
-        let status = more.map_or(status.clone(), |more| format!("{status} ({})", cell(more)));
-        let what = if call["tool"].is_null() { &call["method"] } else { &call["tool"] };
-        let times = if run.len() > 1 { format!(" ({} times)", run.len()) } else { String::new() };
-        [
-            cell(&call["at"]),
-            format!("{}{times}", cell(what)),
-            milliseconds(&call["durationMs"]),
-            status,
-            cell(&call["principal"]),
-            cell(&call["session"]),
-        ]
-    };
     let head = ["CALL", "WHAT", "TOOK", "STATUS", "PRINCIPAL", "CLIENT"];
-    section("the last calls", head, calls.chunk_by(same).take(LAST_CALLS).map(row).collect());
+    section("the last calls", head, calls.chunk_by(is_same_call).take(LAST_CALLS).map(call_row).collect());
+}
+
+fn is_same_call(one: &Value, other: &Value) -> bool {
+    ["tool", "method", "status", "code", "error", "principal", "session"]
+        .iter()
+        .all(|key| one[key] == other[key])
+}
+
+/// One line for calls that differ only in their time.
+fn call_row(run: &[Value]) -> [String; 6] {
+    let call = &run[0];
+    let more = [&call["code"], &call["error"]].into_iter().find(|value| !value.is_null());
+    let status = cell(&call["status"]);
+    let status = more.map_or(status.clone(), |more| format!("{status} ({})", cell(more)));
+    let what = if call["tool"].is_null() { &call["method"] } else { &call["tool"] };
+    let times = if run.len() > 1 { format!(" ({} times)", run.len()) } else { String::new() };
+    [
+        cell(&call["at"]),
+        format!("{}{times}", cell(what)),
+        milliseconds(&call["durationMs"]),
+        status,
+        cell(&call["principal"]),
+        cell(&call["session"]),
+    ]
 }
 
 fn milliseconds(value: &Value) -> String {

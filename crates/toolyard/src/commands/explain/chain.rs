@@ -5,13 +5,15 @@ use std::fmt;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use toolyard_config::{Config, HookSection, ToolSection};
+use toolyard_config::{Config, HookSection, Reach, ToolSection, UpstreamConfig};
 use toolyard_core::pipeline::validate::{compile, problems};
 use toolyard_core::settings::{AppliesTo, Pattern, Rules, Subject};
 use toolyard_core::{LimitPlan, Timeouts, ToolSettings, UpstreamKind, Validate};
-use toolyard_hooks::{Event, HookKind, Hooks, Point, Runtime};
+use toolyard_hooks::{Event, HookKind, Hooks, Outcome, Point, Runtime};
+use toolyard_tool::Pack;
 
 use super::super::tools::Tool;
+use crate::packs;
 
 pub(super) struct Chain<'a> {
     pub(super) tool: &'a Tool,
@@ -19,13 +21,25 @@ pub(super) struct Chain<'a> {
     /// The profile of the clients that call it; nothing for `/mcp`.
     pub(super) profile: Option<&'a str>,
     pub(super) config: &'a Config,
-    /// Where the config has its upstream.
+    /// The file and line of its upstream's section.
     pub(super) place: Option<String>,
     /// The arguments of a call to decide about.
     pub(super) arguments: Option<&'a Value>,
     /// Whether what the rules decide is printed already.
     pub(super) is_decided: bool,
 }
+
+/// The arguments on their way through the steps.
+pub(super) enum Passing {
+    /// No arguments were given.
+    Unknown,
+    /// The arguments after the steps so far.
+    With(Value),
+    /// This step refuses the call.
+    Refused(&'static str),
+}
+
+const NOT_CARRIED_OUT: &str = "a call is repeated only if it was not carried out";
 
 /// A value and where it is set.
 struct Set<'a, T>(T, Option<&'a ToolSection>, &'static str);
@@ -38,8 +52,8 @@ impl<T> Set<'_, T> {
 }
 
 impl Chain<'_> {
-    /// One line for each step.
-    pub(super) async fn lines(&self) -> Vec<String> {
+    /// One line for each step, and what is left of the arguments for the rules, which judge what is sent.
+    pub(super) async fn explained(&self) -> (Vec<String>, Passing) {
         let rules = self.config.tools.iter().map(|section| {
             let rule = &section.rule;
             (AppliesTo { profile: rule.profile.clone(), pattern: Pattern::new(&rule.pattern) }, section)
@@ -47,17 +61,24 @@ impl Chain<'_> {
         let rules = Rules::new(rules);
         let mut lines = Vec::new();
         if self.config.audit.is_some() {
-            lines.push("audit: the call is recorded".to_owned());
+            lines.push(format!("audit: the call is recorded{}", self.written("audit")));
         }
-        if self.config.rules.is_some() && !self.is_decided {
+        let has_rules = self.config.rules.is_some();
+        if has_rules && !self.is_decided {
             lines.push("rules: decide for each caller; --as WHO prints the decision".to_owned());
         }
+        lines.extend(self.sampling());
         lines.push(self.deadline(&rules));
         lines.extend(self.limits(&rules));
-        lines.extend(self.hooks(&rules).await);
-        lines.push(self.validate(&rules));
+        let mut passing = self.arguments.cloned().map_or(Passing::Unknown, Passing::With);
+        lines.extend(self.hooks(&rules, &mut passing).await);
+        lines.push(self.validate(&rules, &mut passing));
+        if has_rules {
+            lines.push("rules on arguments: judge what is sent; approvals are asked for here".to_owned());
+        }
         lines.extend(self.retry(&rules));
-        lines
+        lines.extend(self.spare());
+        (lines, passing)
     }
 
     fn find<'a, T>(
@@ -71,23 +92,59 @@ impl Chain<'_> {
         rules.find(subject, |section| Some(Set(pick(&section.rule.settings)?, Some(*section), key)))
     }
 
+    /// Where a section of the config is written.
+    fn written(&self, path: &str) -> String {
+        self.config.places.get(path).map(|place| format!(" (from {place})")).unwrap_or_default()
+    }
+
+    /// A setting of the upstream, with the place of the upstream.
+    fn of_upstream(&self, key: &str) -> String {
+        let place = self.place.as_ref().map(|place| format!(", from {place}")).unwrap_or_default();
+        format!("(`{key}` of {}{place})", self.tool.upstream)
+    }
+
+    fn upstream(&self) -> Option<&UpstreamConfig> {
+        self.config.upstreams.on.iter().find(|one| *one.id.as_str() == self.tool.upstream)
+    }
+
+    /// Which model answers questions of the upstream to the client's model.
+    fn sampling(&self) -> Option<String> {
+        let plan = self.upstream()?.sampling.as_ref()?;
+        let place = self.of_upstream("sampling");
+        Some(format!(
+            "sampling: {} answers for clients that cannot, up to {} times per call with {} tokens each {place}",
+            plan.model, plan.per_call, plan.max_tokens
+        ))
+    }
+
     fn deadline(&self, rules: &Rules<&ToolSection>) -> String {
-        let upstream = self.config.upstreams.on.iter().find(|one| *one.id.as_str() == self.tool.upstream);
         // Packs have no section in the config, or one of their own.
-        let usual = if upstream.is_some() { Timeouts::MCP_SERVER } else { Timeouts::LOCAL };
-        let of_upstream = upstream.and_then(|upstream| upstream.timeout);
-        match (self.find(rules, "timeout", |settings| settings.timeout), of_upstream) {
-            (Some(set), _) => format!("deadline: {} without progress{}", Time(set.0), set.place()),
-            (None, Some(time)) => {
-                let place = self.place.as_ref().map(|place| format!(", from {place}")).unwrap_or_default();
-                format!(
-                    "deadline: {} without progress (`timeout` of {}{place})",
-                    Time(time),
-                    self.tool.upstream
-                )
-            }
-            (None, None) => format!("deadline: {} without progress (default)", Time(usual.idle)),
+        let usual = if self.upstream().is_some() { Timeouts::MCP_SERVER } else { Timeouts::LOCAL };
+        let (idle, place) = self.idle(rules, usual);
+        format!("deadline: {} without progress {place}; at most {} in all", Time(idle), Time(usual.hard))
+    }
+
+    /// How long the call may go without progress, and where that is set.
+    fn idle(&self, rules: &Rules<&ToolSection>, usual: Timeouts) -> (Duration, String) {
+        if let Some(set) = self.find(rules, "timeout", |settings| settings.timeout) {
+            let place = set.place().trim_start().to_owned();
+            return (set.0, place);
         }
+        if let Some(time) = self.upstream().and_then(|upstream| upstream.timeout) {
+            return (time, self.of_upstream("timeout"));
+        }
+        let pack = packs::find(&self.tool.upstream).filter(|_| self.upstream().is_none());
+        if let Some(time) = pack.and_then(Pack::idle_limit) {
+            return (time, format!("(default of {})", self.tool.upstream));
+        }
+        match self.config.apps.timeout.filter(|_| self.kind == UpstreamKind::App) {
+            Some(time) => (time, format!("(`timeout` of apps{})", self.comma_written("apps.timeout"))),
+            None => (usual.idle, "(default)".to_owned()),
+        }
+    }
+
+    fn comma_written(&self, path: &str) -> String {
+        self.config.places.get(path).map(|place| format!(", from {place}")).unwrap_or_default()
     }
 
     fn limits(&self, rules: &Rules<&ToolSection>) -> Vec<String> {
@@ -95,19 +152,28 @@ impl Chain<'_> {
             return Vec::new();
         };
         let known = |name: &String| self.config.limits.iter().find(|limit| *limit.name == **name);
-        let line = |limit: &LimitPlan| format!("limit {}: {}{}", limit.name, allowed(limit), names.place());
+        let decision = if self.arguments.is_some() { "; would wait if this is reached" } else { "" };
+        let line = |limit: &LimitPlan| {
+            let own = self.written(&format!("limits.{}", limit.name));
+            format!(
+                "limit {}: {}{own}{decision}; given to the tool{}",
+                limit.name,
+                allowed(limit),
+                names.place()
+            )
+        };
         names.0.iter().filter_map(known).map(line).collect()
     }
 
-    async fn hooks(&self, rules: &Rules<&ToolSection>) -> Vec<String> {
+    /// The hooks before and after the call. Each sees what those before it have changed.
+    async fn hooks(&self, rules: &Rules<&ToolSection>, passing: &mut Passing) -> Vec<String> {
         if let Some(set) = self.find(rules, "hooks", |settings| settings.hooks).filter(|set| !set.0) {
             return vec![format!("hooks: off{}", set.place())];
         }
         let canonical = self.tool.canonical();
         let fits = |hook: &&HookSection, point| {
-            let patterns = &hook.plan.matches;
-            let is_meant = patterns.iter().any(|pattern| Pattern::new(pattern).matches(&canonical));
-            hook.is_on && hook.plan.points.contains(&point) && (patterns.is_empty() || is_meant)
+            let made = Hooks::new(vec![hook.plan.clone()], &Runtime::default(), &Hooks::default());
+            hook.is_on && !made.of(point, Some(&canonical)).is_empty()
         };
         let mut lines = Vec::new();
         for (point, when) in [(Point::PreToolCall, "before"), (Point::PostToolCall, "after")] {
@@ -115,8 +181,8 @@ impl Chain<'_> {
                 self.config.hooks.iter().filter(|hook| fits(hook, point)).collect();
             hooks.sort_by_key(|hook| hook.plan.order);
             for hook in hooks {
-                let decision =
-                    if point == Point::PreToolCall { self.decision(hook).await } else { String::new() };
+                let is_before = point == Point::PreToolCall;
+                let decision = if is_before { self.decision(hook, passing).await } else { String::new() };
                 let (name, place) = (&hook.plan.name, &hook.place);
                 lines.push(format!(
                     "hook {name}, {when} the call: {}{decision} (from {place})",
@@ -128,8 +194,8 @@ impl Chain<'_> {
     }
 
     /// The effect of a built-in hook on the arguments. Programs and webhooks are not run.
-    async fn decision(&self, hook: &HookSection) -> String {
-        let Some(arguments) = self.arguments else { return String::new() };
+    async fn decision(&self, hook: &HookSection, passing: &mut Passing) -> String {
+        let Passing::With(arguments) = passing else { return String::new() };
         if !matches!(hook.plan.kind, HookKind::Shipped { .. }) {
             return "; is run only by a call".to_owned();
         }
@@ -139,47 +205,94 @@ impl Chain<'_> {
             Some(self.tool.canonical().into()),
             json!({ "arguments": arguments }),
         );
-        let outcome = hooks.run(event).await;
-        // The built-in hooks change or note, and block nothing here.
-        match (outcome.is_changed, outcome.notes.first()) {
-            (true, _) => format!("; would send {}", outcome.event.data["arguments"]),
-            (false, Some(note)) => format!("; would note: {}", note.text),
-            (false, None) => "; would pass".to_owned(),
-        }
+        let mut outcome = hooks.run(event).await;
+        let sent = outcome.event.data.remove("arguments").unwrap_or_default();
+        let (decision, left) = judged(outcome, sent);
+        *passing = left;
+        decision
     }
 
-    fn validate(&self, rules: &Rules<&ToolSection>) -> String {
+    fn validate(&self, rules: &Rules<&ToolSection>, passing: &mut Passing) -> String {
         let of_kind = if self.kind.is_dynamic() { Validate::Input } else { Validate::Off };
         let set = self.find(rules, "validate", |settings| settings.validate);
         let set = set.unwrap_or(Set(of_kind, None, "validate"));
-        let decision = match self.arguments.filter(|_| set.0 != Validate::Off) {
-            Some(arguments) => {
-                match self.tool.definition.member("inputSchema").map(|schema| compile(&schema)) {
-                    // An invalid schema is skipped, as in a call.
-                    None | Some(Err(_)) => "; would pass".to_owned(),
-                    Some(Ok(validator)) => match problems(&validator, arguments, "arguments") {
-                        None => "; would pass".to_owned(),
-                        Some(problems) => format!("; would refuse: {problems}"),
-                    },
+        let decision = match passing {
+            Passing::With(arguments) if set.0 != Validate::Off => {
+                let schema = self.tool.definition.member("inputSchema");
+                // An invalid schema is skipped, as in a call.
+                let validator = schema.and_then(|schema| compile(&schema).ok());
+                let problems = validator.and_then(|validator| problems(&validator, arguments, "arguments"));
+                match problems {
+                    None => "; would pass".to_owned(),
+                    Some(problems) => {
+                        *passing = Passing::Refused("validation");
+                        format!("; would refuse: {problems}")
+                    }
                 }
             }
-            None => String::new(),
+            _ => String::new(),
         };
         format!("validate: {}{decision}{}", set.0.as_str(), set.place())
     }
 
+    /// When a call is sent again, and to which tool.
     fn retry(&self, rules: &Rules<&ToolSection>) -> Vec<String> {
+        let when = self.repeats(rules);
         let retry = self.find(rules, "retry", |settings| settings.retry).map(|set| {
             let (plan, place) = (set.0, set.place());
-            let safe =
-                self.find(rules, "idempotent", |settings| settings.idempotent).is_some_and(|set| set.0);
-            let when = if safe { "" } else { ", only if it was not carried out" };
-            format!("retry: up to {} attempts, first after {}{when}{place}", plan.attempts, Time(plan.wait))
+            format!("retry: up to {} attempts, first after {}{place}; {when}", plan.attempts, Time(plan.wait))
         });
         let fallback = self.find(rules, "fallback", |settings| settings.fallback.as_deref());
-        let fallback = fallback.map(|set| format!("fallback: {}{}", set.0, set.place()));
+        let fallback = fallback.map(|set| {
+            let cool_down = self.find(rules, "cool_down", |settings| settings.cool_down).map(|cool_down| {
+                let (time, place) = (Time(cool_down.0), cool_down.place());
+                format!("; only this one for {time} after a refusal because of too many calls{place}")
+            });
+            format!("fallback: {}{}{}", set.0, set.place(), cool_down.unwrap_or_default())
+        });
         retry.into_iter().chain(fallback).collect()
     }
+
+    /// Whether a call that may have been carried out is sent again, and why.
+    fn repeats(&self, rules: &Rules<&ToolSection>) -> String {
+        let is_safe = "a call is repeated even if it may have been carried out";
+        match self.find(rules, "idempotent", |settings| settings.idempotent) {
+            Some(set) if set.0 => return format!("{is_safe}, because `idempotent` is set{}", set.place()),
+            Some(_) => return NOT_CARRIED_OUT.to_owned(),
+            None => {}
+        }
+        let trusted = self.find(rules, "trust_annotations", |settings| settings.trust_annotations);
+        let Some(trusted) = trusted.filter(|set| set.0) else { return NOT_CARRIED_OUT.to_owned() };
+        let annotation = |key: &str| self.tool.definition.at(&["annotations", key]);
+        let is = |key: &&&str| annotation(key).is_some_and(|flag| flag.as_str() == "true");
+        match ["readOnlyHint", "idempotentHint"].iter().find(is) {
+            Some(key) => format!("{is_safe}, because its `{key}` is trusted{}", trusted.place()),
+            None => NOT_CARRIED_OUT.to_owned(),
+        }
+    }
+
+    /// The second credential of its upstream.
+    fn spare(&self) -> Option<String> {
+        let Reach::Server(server) = &self.upstream()?.reach else { return None };
+        let time = Time(server.spare.as_ref()?.cool_down);
+        let place = self.of_upstream("spare");
+        Some(format!(
+            "credential: the second one for {time} after a refusal because of too many calls {place}"
+        ))
+    }
+}
+
+/// The decision of a hook, and what the next step gets.
+fn judged(outcome: Outcome, sent: Value) -> (String, Passing) {
+    if let Some(block) = outcome.blocked {
+        return (format!("; would block: {}", block.reason), Passing::Refused("a hook"));
+    }
+    let decision = match (outcome.is_changed, outcome.notes.first()) {
+        (true, _) => format!("; would send {sent}"),
+        (false, Some(note)) => format!("; would note: {}", note.text),
+        (false, None) => "; would pass".to_owned(),
+    };
+    (decision, Passing::With(sent))
 }
 
 fn allowed(LimitPlan { limit, per, .. }: &LimitPlan) -> String {

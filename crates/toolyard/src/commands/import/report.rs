@@ -26,8 +26,11 @@ fn row(step: &Step) -> [String; 2] {
     match &step.action {
         Action::Add { id, definition, .. } if id == name => [format!("  + {id}"), definition.how()],
         Action::Add { id, definition, .. } => [format!("  + {id} (\"{name}\")"), definition.how()],
-        Action::Same { id } => [format!("  = {name}"), format!("is there already, as {id}")],
-        Action::Kept { id } => [format!("  ! {name}"), format!("another {id} is in your config, and stays")],
+        Action::Same { id } => [format!("  = {name}"), format!("already in your config, as {id}")],
+        Action::Kept { id } => [
+            format!("  ! {name}"),
+            format!("a different server named {id} is already in your config; it was not changed"),
+        ],
         Action::Skip { why } => [format!("  - {name}"), why.clone()],
     }
 }
@@ -61,7 +64,13 @@ pub(super) fn left_secrets(steps: &[Step]) -> usize {
     steps.iter().map(left).sum()
 }
 
-pub(super) fn print_outcome(steps: &[Step], file: &Path, written: bool, backup: Option<&Path>) {
+pub(super) fn print_outcome(
+    origins: &[Origin],
+    steps: &[Step],
+    file: &Path,
+    written: bool,
+    backup: Option<&Path>,
+) {
     let file = file.display();
     let count = steps.iter().filter(|step| step.is_new()).count();
     let lacks = |step: &Step| matches!(&step.action, Action::Add { missing, .. } if !missing.is_empty());
@@ -70,15 +79,41 @@ pub(super) fn print_outcome(steps: &[Step], file: &Path, written: bool, backup: 
         (count, false) => {
             say::result(format_args!("nothing was written; --yes writes {} to {file}", servers(count)));
             if left_secrets(steps) > 0 {
-                say::result("--store-secrets moves secrets into the store of `toolyard secret`");
+                say::result(
+                    "--store-secrets moves secrets into the store of `toolyard secret`; --copy-secrets copies them into \
+                     the config",
+                );
             }
         }
         (count, true) => {
-            let before = backup.map(|path| format!(" (as it was: {})", path.display())).unwrap_or_default();
+            let before = backup.map(|path| format!(" (backup: {})", path.display())).unwrap_or_default();
             say::result(format_args!("wrote {} to {file}{before}", servers(count)));
             if steps.iter().any(lacks) {
                 say::result("set the missing variables where the gateway is started");
             }
+            if left_secrets(steps) > 0 {
+                say::result(
+                    "or remove these servers and import them with --store-secrets (into the store of `toolyard secret`) \
+                     or --copy-secrets (into the config)",
+                );
+            }
+            print_old_entries(origins, steps);
+        }
+    }
+}
+
+/// A client that is connected to the gateway and keeps its own entries gets every tool twice.
+fn print_old_entries(origins: &[Origin], steps: &[Step]) {
+    for (number, origin) in origins.iter().enumerate() {
+        let own = steps.iter().filter(|step| step.origin == number);
+        let taken = own.filter(|step| step.is_new() || matches!(step.action, Action::Same { .. }));
+        let names: Vec<&str> = taken.map(|step| step.name.as_str()).collect();
+        if !names.is_empty() {
+            say::result(format_args!(
+                "still in {}: {}; remove them there once that client uses the gateway, or it gets their tools twice",
+                origin.label(),
+                names.join(", ")
+            ));
         }
     }
 }

@@ -79,7 +79,7 @@ fn on_path(here: &Path, folders: impl Iterator<Item = PathBuf>) -> Option<PathBu
 fn text(path: &Path) -> Result<String, Failure> {
     path.to_str().map(str::to_owned).ok_or_else(|| {
         refused(
-            format!("{} is no text, and a config can hold nothing else", path.display()),
+            format!("{} is not valid UTF-8, so it cannot be written into a config", path.display()),
             "give it another name",
         )
     })
@@ -97,7 +97,9 @@ mod tests {
             std::fs::create_dir(home.path().join(name)).unwrap();
             home.path().join(name)
         };
-        let (real, links, other) = (folder("real"), folder("links"), folder("other"));
+        let real = folder("real");
+        let links = folder("links");
+        let other = folder("other");
         let program = real.join("toolyard-1.2");
         std::fs::write(&program, "").unwrap();
         std::os::unix::fs::symlink(&program, links.join("toolyard")).unwrap();

@@ -11,7 +11,7 @@ use super::Consent;
 use crate::failure::{Failure, refused};
 use crate::{say, settings};
 
-/// What is done with the hooks.
+/// The action on the hooks.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(in crate::commands) enum What<'a> {
     /// Put them in; they run this program.
@@ -42,13 +42,13 @@ pub(in crate::commands) fn change(
         refused(format!("{} is left as it is: {reason}", path.display()), "correct it and try again")
     })?;
     let is_new = before.as_deref().unwrap_or_default() != after;
-    let is_written = is_new && consent.agrees(&format!("write {}", path.display()));
+    let is_written = is_new && consent.agrees(&path)?;
     if is_written {
         if let Some(before) = &before {
             save::back_up(&path, &path, before)
                 .with_context(|| format!("keep {} as it was", path.display()))?;
         }
-        let readers = if scope == Scope::Project { Readers::Usual } else { Readers::Owner };
+        let readers = if scope == Scope::Project { Readers::SystemDefault } else { Readers::Owner };
         let change =
             Change { path: &path, before: before.as_deref(), text: &after, readers, has_folder_lock: false };
         change.write().with_context(|| format!("write {}", path.display()))?;

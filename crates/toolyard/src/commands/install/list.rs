@@ -37,7 +37,7 @@ pub(super) fn list(json: bool) -> Result<(), Failure> {
     if !absent.is_empty() {
         say::result(format_args!("not found here: {}", absent.join(", ")));
     }
-    say::result("put it in with `toolyard install CLIENT`, take it out with `toolyard uninstall CLIENT`");
+    say::result("`toolyard install CLIENT` adds Toolyard, `toolyard uninstall CLIENT` removes it");
     say::result("for any other client: `toolyard install --print`");
     Ok(())
 }

@@ -34,7 +34,7 @@ pub(super) fn notes(file: &ClientFile, name: &str, action: Action, entry: &Entry
 /// How to remove Toolyard where Claude Code has it for one folder.
 pub(in crate::commands) fn in_folder(own: &InFolder) -> String {
     let InFolder { folder, name } = own;
-    format!("{name} is Toolyard, too, in {folder}; there `claude mcp remove -s local {name}` takes it out")
+    format!("{name} is Toolyard, too, in {folder}; there `claude mcp remove -s local {name}` removes it")
 }
 
 fn of_what_is_there(own: &Foreign, entry: &Entry) -> Vec<String> {

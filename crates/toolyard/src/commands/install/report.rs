@@ -7,7 +7,7 @@ use toolyard_clients::{Client, ClientFile, Scope};
 
 use crate::say;
 
-/// What is done to the config of a client.
+/// One change of a client's config.
 pub(in crate::commands) struct Step<'a> {
     pub(in crate::commands) file: &'a ClientFile,
     pub(in crate::commands) name: &'a str,
@@ -53,15 +53,19 @@ impl Step<'_> {
         if !outcome.is_written {
             return say::result(format_args!("nothing was written; --yes writes {path}"));
         }
-        let before = outcome.backup.map(|path| format!(" (as it was: {})", path.display()));
+        let before = outcome.backup.map(|path| format!(" (backup: {})", path.display()));
         say::result(format_args!("wrote {path}{}", before.unwrap_or_default()));
-        let verb = if self.action == Action::Remove { "loses" } else { "gets" };
-        let when = match self.file.client {
-            Client::Cursor | Client::Vscode => "at the latest when it is restarted",
-            Client::ClaudeDesktop => "when it is quit (closing its window is not enough) and started again",
-            _ => "when it is restarted",
+        let what = if self.action == Action::Remove { "remove" } else { "use" };
+        let how = match self.file.client {
+            Client::Cursor | Client::Vscode => {
+                format!("if {client} does not {what} it at once, restart {client}")
+            }
+            Client::ClaudeDesktop => {
+                format!("quit {client} (closing its window is not enough) and start it again to {what} it")
+            }
+            _ => format!("restart {client} to {what} it"),
         };
-        say::result(format_args!("{client} {verb} it {when}"));
+        say::result(how);
     }
 
     pub(in crate::commands) fn json(&self, entry: Option<&Value>, outcome: &Outcome<'_>) -> Value {

@@ -1,4 +1,4 @@
-//! What `toolyard run` runs at the moment, for `--status` and `--stop`: one small file for each run, which the process
+//! The current runs of `toolyard run`, for `--status` and `--stop`: one small file for each run, which the process
 //! holds locked while it runs. A file that is not locked was left by a process that was killed.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -14,13 +14,13 @@ use crate::failure::{Failure, refused};
 use crate::settings::variable;
 use crate::{say, system};
 
-/// For a script to end after it was asked to.
+/// How long a script may take to end after it was asked to.
 const PATIENCE: Duration = Duration::from_secs(15);
 const PAUSE: Duration = Duration::from_millis(50);
 
 #[derive(Debug, Deserialize, Serialize)]
-struct Run {
-    script: String,
+pub(super) struct Run {
+    pub(super) script: String,
     /// The `toolyard run` that owns the script.
     pid: u32,
     folder: PathBuf,
@@ -28,6 +28,9 @@ struct Run {
     since: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     log: Option<PathBuf>,
+    /// Where its log can be read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) socket: Option<PathBuf>,
 }
 
 /// This run among those that others see, until it is dropped.
@@ -37,8 +40,13 @@ pub(super) struct Entry {
 }
 
 impl Entry {
-    /// Nothing where the user has no folder for it: then the run is only not shown.
-    pub(super) fn new(started: &Value, root: &Path, log: Option<&Path>) -> Option<Self> {
+    /// Records a run; `None` if the user has no folder for it, so that the run is not shown.
+    pub(super) fn new(
+        started: &Value,
+        root: &Path,
+        log: Option<&Path>,
+        socket: Option<&Path>,
+    ) -> Option<Self> {
         let folder = folder()?;
         state_dir::create(&folder).ok()?;
         let pid = std::process::id();
@@ -49,6 +57,7 @@ impl Entry {
             folder: root.to_owned(),
             since: now(),
             log: log.map(|path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned())),
+            socket: socket.map(Path::to_owned),
         };
         let path = folder.join(format!("{pid}.json"));
         let mut file = OpenOptions::new().create(true).truncate(true).write(true).open(&path).ok()?;
@@ -72,7 +81,7 @@ fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }
 
-/// Those whose process holds its file. Files that others have left are removed.
+/// The runs whose process holds the lock of its file. Other files are removed.
 fn all() -> Vec<(PathBuf, Run)> {
     let entries = folder().and_then(|folder| fs::read_dir(folder).ok()).into_iter().flatten().flatten();
     let mut runs: Vec<(PathBuf, Run)> = entries.filter_map(|entry| read(entry.path())).collect();
@@ -113,17 +122,28 @@ pub(super) fn status(json: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-pub(super) fn stop(name: &str, root: &Path) -> Result<(), Failure> {
+/// The newest run of a script in this folder.
+pub(super) fn newest(name: &str, root: &Path) -> Result<Run, Failure> {
+    here(name, root)?.pop().map(|(_, run)| run).ok_or_else(|| not_here(name))
+}
+
+/// The runs of a script in this folder; at least one.
+fn here(name: &str, root: &Path) -> Result<Vec<(PathBuf, Run)>, Failure> {
     let is_it = |run: &Run| {
         let bare = run.script.split_once(':').map_or(run.script.as_str(), |(_, bare)| bare);
         run.folder == root && (run.script == name || bare == name)
     };
     let here: Vec<(PathBuf, Run)> = all().into_iter().filter(|(_, run)| is_it(run)).collect();
-    if here.is_empty() {
-        let help = "`toolyard run --status` shows what runs, in every folder";
-        return Err(refused(format!("no script `{name}` runs in this folder"), help));
-    }
-    for (path, run) in here {
+    if here.is_empty() { Err(not_here(name)) } else { Ok(here) }
+}
+
+fn not_here(name: &str) -> Failure {
+    let help = "`toolyard run --status` shows what runs, in every folder";
+    refused(format!("no script `{name}` runs in this folder"), help)
+}
+
+pub(super) fn stop(name: &str, root: &Path) -> Result<(), Failure> {
+    for (path, run) in here(name, root)? {
         system::end_process(run.pid)?;
         let deadline = Instant::now() + PATIENCE;
         while is_held(&path) {

@@ -25,7 +25,7 @@ impl Manager {
         }
     }
 
-    /// Where the service is defined.
+    /// The path of the service's definition.
     pub(super) fn file(&self) -> Result<PathBuf, Failure> {
         let nowhere = || refused("HOME is not set", "set it to your home folder");
         match self.kind {
@@ -145,7 +145,7 @@ impl Manager {
     }
 }
 
-/// What a program prints, on one line, whether it succeeds or not.
+/// The output of a program, on one line, whether it succeeds or not.
 fn output(program: &str, args: &[&str]) -> Option<String> {
     let output = Command::new(program).args(args).stdin(Stdio::null()).stderr(Stdio::null()).output().ok()?;
     Some(String::from_utf8_lossy(&output.stdout).trim().to_owned())

@@ -59,7 +59,7 @@ fn object(text: &str) -> Result<Map<String, Value>, String> {
 }
 
 fn argument(text: &str, parameters: &Map<String, Value>) -> Result<(String, Value), String> {
-    let wrong = || format!("`{text}` is no argument: write name=text or name:=json");
+    let wrong = || format!("`{text}` is not an argument: write name=text or name:=json");
     let (name, value) = text.split_once('=').ok_or_else(wrong)?;
     if let Some(name) = name.strip_suffix(':') {
         let value = serde_json::from_str(value)
@@ -142,7 +142,7 @@ mod tests {
     #[test]
     fn mistakes_are_named() {
         check(&["n=x"], None, &Err("`n` must be of type integer, and `x` is not"));
-        check(&["n"], None, &Err("`n` is no argument: write name=text or name:=json"));
+        check(&["n"], None, &Err("`n` is not an argument: write name=text or name:=json"));
         check(
             &["n:={"],
             None,

@@ -94,7 +94,7 @@ impl Dialogue<'_> {
     }
 }
 
-/// What became of one field.
+/// The answer for one field.
 enum Filled {
     Value(Value),
     LeftOut,

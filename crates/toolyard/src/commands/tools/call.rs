@@ -104,7 +104,7 @@ async fn send(client: &Client, tool: &Tool, arguments: Value, quiet: bool) -> Re
     for _ in 0..MOST_ROUNDS {
         let (peer, method) = (Peer::new(progress.clone()), Method::new("tools/call"));
         let call = client.request_with(capabilities.clone(), &view, method, &params, headers.clone(), peer);
-        let result = progress.watch(call).await.map_err(|error| failed(&error))?;
+        let result = progress.watch(call).await.map_err(|error| failed(&tool.canonical(), &error))?;
         if result.member("resultType").is_none_or(|kind| kind.as_bytes() != b"\"input_required\"") {
             return Ok(result);
         }

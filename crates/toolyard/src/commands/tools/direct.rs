@@ -9,7 +9,7 @@ use crate::failure::{Failure, refused};
 use crate::packs;
 use crate::settings::{self, Settings};
 
-/// What the server is called while the command runs.
+/// The id of the server while the command runs.
 const ID: &str = "direct";
 
 #[derive(Debug, Args)]

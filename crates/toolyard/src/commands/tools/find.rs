@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use toolyard_config::{Config, nearest};
 use toolyard_proto::name::{NameStyle, UpstreamId};
-use toolyard_proto::{Raw, fit};
+use toolyard_proto::{Raw, sanitize};
 
-use crate::commands::live::{Client, PATIENCE, PAUSE, UpstreamState};
+use crate::commands::live::{Client, PATIENCE, PAUSE, UpstreamState, without_token};
 use crate::failure::{Failure, refused};
 use crate::settings::Settings;
 
@@ -42,12 +42,12 @@ impl Tool {
         format!("{}:{}", self.upstream, self.own)
     }
 
-    /// What is wrong with its definition, if clients of several upstreams do not get it for that reason.
+    /// The fault of its definition, if clients do not get the tool for that reason.
     pub(crate) fn left_out(&self, config: &Config) -> Option<String> {
         let is_only_upstream = config.transparent && config.upstreams.on.len() == 1;
-        let fit = fit::tool(&self.definition);
-        let is_left_out = fit.entry.is_none() && !is_only_upstream;
-        is_left_out.then(|| fit.faults.first().map(ToString::to_string)).flatten()
+        let sanitized = sanitize::tool(&self.definition);
+        let is_left_out = sanitized.entry.is_none() && !is_only_upstream;
+        is_left_out.then(|| sanitized.faults.first().map(ToString::to_string)).flatten()
     }
 
     pub(crate) fn text(&self, key: &str) -> Option<String> {
@@ -69,7 +69,7 @@ impl Tools {
             if only.is_some_and(|only| !only.eq_ignore_ascii_case(&id)) {
                 continue;
             }
-            tools.ask(client, settings, &id).await;
+            tools.ask(client, settings, &id).await?;
         }
         Self::with_states(client, tools.all, tools.missing).await
     }
@@ -102,7 +102,7 @@ impl Tools {
                 states.iter().filter(|state| is_meant(&state.id)).partition(|state| is_ready(state));
             for id in ready.iter().map(|state| state.id.as_str()).chain(is_meant(YARD).then_some(YARD)) {
                 if asked.insert(id.to_owned()) {
-                    tools.ask(client, settings, id).await;
+                    tools.ask(client, settings, id).await?;
                 }
             }
             if found.is_none() && tools.offers(name) {
@@ -120,14 +120,19 @@ impl Tools {
         }
     }
 
-    async fn ask(&mut self, client: &Client, settings: &Settings, id: &str) {
+    /// Fails if no upstream can be asked.
+    async fn ask(&mut self, client: &Client, settings: &Settings, id: &str) -> Result<(), Failure> {
         match client.tools(id).await {
             Ok(tools) => {
                 let named = tools.into_iter().filter_map(|tool| describe(id, tool, settings.config.names));
                 self.all.extend(named);
             }
-            Err(error) => self.missing.push((id.to_owned(), error.message())),
+            Err(error) => match without_token(&error) {
+                Some(failure) => return Err(failure),
+                None => self.missing.push((id.to_owned(), error.message())),
+            },
         }
+        Ok(())
     }
 
     /// Whether any upstream offers it, under any of its names.
@@ -138,7 +143,7 @@ impl Tools {
         self.all.iter().any(is_it)
     }
 
-    /// What is offered, including tools that the rules do not show to the user, as far as it matters for `name`.
+    /// The offered tools that matter for `name`, including tools that the rules hide from the user.
     pub(crate) async fn of_operator(
         client: &Client,
         settings: &Settings,
@@ -191,19 +196,20 @@ impl Tools {
             several => {
                 let names: Vec<String> = several.iter().map(|tool| tool.canonical()).collect();
                 let message = format!("`{name}` is offered by {} servers", several.len());
-                Err(refused(message, format!("say which: {}", names.join(", "))))
+                Err(refused(message, format!("name one of them: {}", names.join(", "))))
             }
         }
     }
 
     /// Tools whose names are like this one.
     pub(crate) fn near(&self, name: &str) -> Option<String> {
-        let own = name.split_once(':').map_or(name, |(_, own)| own);
-        let near: BTreeSet<&str> =
-            nearest(own, self.all.iter().map(|tool| tool.own.as_str())).into_iter().collect();
-        let near: Vec<String> =
-            self.all.iter().filter(|tool| near.contains(tool.own.as_str())).map(Tool::canonical).collect();
-        (!near.is_empty()).then(|| format!("`{}`", near.join("` or `")))
+        near(name.split_once(':').map_or(name, |(_, own)| own), self.all.iter())
+    }
+
+    /// Tools of one server whose names are like this one, which may be `server:tool` or as clients see it.
+    pub(crate) fn near_at(&self, server: &str, name: &str) -> Option<String> {
+        let own = name.split_once(':').or_else(|| name.split_once("__")).map_or(name, |(_, own)| own);
+        near(own, self.all.iter().filter(|tool| tool.upstream.eq_ignore_ascii_case(server)))
     }
 
     fn unknown(&self, name: &str) -> Failure {
@@ -214,11 +220,19 @@ impl Tools {
         let missing: Vec<String> = self.missing.iter().map(|(id, why)| format!("{id} ({why})")).collect();
         let help = match (self.near(name), missing.is_empty()) {
             (Some(near), _) => format!("did you mean {near}?"),
-            (None, true) => "`toolyard tools list` shows what there is".to_owned(),
+            (None, true) => "`toolyard tools list` lists the available ones".to_owned(),
             (None, false) => format!("it may belong to a server that is not active: {}", missing.join("; ")),
         };
         refused(format!("there is no tool `{name}`"), help)
     }
+}
+
+fn near<'a>(own: &str, tools: impl Iterator<Item = &'a Tool> + Clone) -> Option<String> {
+    let names: BTreeSet<&str> =
+        nearest(own, tools.clone().map(|tool| tool.own.as_str())).into_iter().collect();
+    let near: Vec<String> =
+        tools.filter(|tool| names.contains(tool.own.as_str())).map(Tool::canonical).collect();
+    (!near.is_empty()).then(|| format!("`{}`", near.join("` or `")))
 }
 
 fn describe(upstream: &str, definition: Raw, names: NameStyle) -> Option<Tool> {

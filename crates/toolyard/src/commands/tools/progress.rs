@@ -1,9 +1,10 @@
 //! Shows a call while it is under way: the reports and questions of its tool and, on a terminal, the elapsed time.
 
 use std::io::IsTerminal;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::time::{Instant, interval};
 use toolyard_model::{Ask, AskError, Back, BoxFuture};
@@ -86,7 +87,7 @@ impl Progress {
             return;
         }
         let name = &self.name;
-        let latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let latest = self.latest.lock().clone();
         if self.kind == Kind::Terminal && (latest.is_some() || elapsed >= PATIENCE) {
             let latest = latest.map(|text| format!(" {text},")).unwrap_or_default();
             say::passing(format_args!("{name}:{latest} {} s (Ctrl-C cancels)", elapsed.as_secs()));
@@ -104,7 +105,7 @@ impl Back for Progress {
         if self.kind == Kind::Lines {
             say::line(format_args!("progress: {text}"));
         }
-        *self.latest.lock().unwrap_or_else(PoisonError::into_inner) = Some(text);
+        *self.latest.lock() = Some(text);
     }
 
     fn ask(&self, ask: Ask) -> BoxFuture<Result<Raw, AskError>> {
@@ -113,7 +114,9 @@ impl Back for Progress {
                 format!("`{}` can only be answered by a client, not on the command line", ask.method);
             return Box::pin(async { Err(AskError::Unsupported(reason)) });
         }
-        let (name, asking, clears) = (self.name.clone(), self.asking.clone(), self.kind == Kind::Terminal);
+        let name = self.name.clone();
+        let asking = self.asking.clone();
+        let clears = self.kind == Kind::Terminal;
         Box::pin(async move {
             let _asking = asking.lock().await;
             if clears {

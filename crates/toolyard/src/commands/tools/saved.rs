@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_server_calls_a_kind_cannot_leave_the_folder() {
+    fn a_content_type_cannot_lead_out_of_the_folder() {
         assert_eq!(extension("image/../../etc"), "etc");
         assert_eq!(extension("image/"), "bin");
         assert_eq!(extension("audio/mpeg; rate=1"), "mp3");

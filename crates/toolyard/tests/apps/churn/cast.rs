@@ -1,10 +1,10 @@
 //! The apps and instances, each a process, with all processes that ever had their names.
 
 use std::collections::HashSet;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use serde_json::json;
 
 use super::Chance;
@@ -51,7 +51,7 @@ impl Cast {
         };
         let roles = (0..names.len()).map(|at| Mutex::new(role(at))).collect();
         let cast = Self { names, roles, deaths: AtomicUsize::new(0) };
-        cast.everybody_lives(yard);
+        cast.all_are_alive(yard);
         cast
     }
 
@@ -62,7 +62,7 @@ impl Cast {
     /// Kills an app or instance, or replaces it by another of the same name; restarts those that were dead long enough.
     pub(super) fn something_happens(&self, yard: &Yard, chance: &mut Chance) {
         let at = usize::try_from(chance.below(self.names.len() as u64)).unwrap();
-        let mut role = self.roles[at].lock().unwrap();
+        let mut role = self.roles[at].lock();
         let replaced = if chance.below(3) == 0 { role.start(yard, &self.names[at]) } else { None };
         let killed = replaced.or_else(|| role.living.take_if(|_| chance.below(2) == 0));
         if role.living.is_none() {
@@ -72,16 +72,16 @@ impl Cast {
         self.deaths.fetch_add(usize::from(killed.is_some()), Ordering::SeqCst);
         drop(killed);
         for (role, name) in self.roles.iter().zip(&self.names) {
-            let mut role = role.lock().unwrap();
+            let mut role = role.lock();
             if role.living.is_none() && role.back_at <= Instant::now() {
                 role.start(yard, name);
             }
         }
     }
 
-    pub(super) fn everybody_lives(&self, yard: &Yard) {
+    pub(super) fn all_are_alive(&self, yard: &Yard) {
         for (role, name) in self.roles.iter().zip(&self.names) {
-            let mut role = role.lock().unwrap();
+            let mut role = role.lock();
             if role.living.is_none() {
                 role.start(yard, name);
             }
@@ -91,7 +91,7 @@ impl Cast {
     /// Whether `pid` has ever been the process of that name.
     pub(super) fn has_been(&self, name: &str, pid: &str) -> bool {
         let at = self.names.iter().position(|other| other == name).unwrap();
-        self.roles[at].lock().unwrap().pids.contains(pid)
+        self.roles[at].lock().pids.contains(pid)
     }
 
     /// Whether the catalog has exactly what these offer, and each name leads to the process that has it now.
@@ -104,7 +104,7 @@ impl Cast {
             return None;
         }
         let is_right = |name: &String, role: &Mutex<Role>| {
-            let pid = role.lock().unwrap().living.as_ref().map(Mortal::pid)?;
+            let pid = role.lock().living.as_ref().map(Mortal::pid)?;
             let id = agent.send_call(&format!("{name}__who"), &json!({ "word": "here" }));
             let answer = agent.answer(id);
             (answer["result"]["content"][0]["text"] == format!("{name} {pid} here")).then_some(())

@@ -10,7 +10,7 @@ use toolyard_tool::{Context, ToolSet, tool};
 
 use super::instance::{Hosted, Instance};
 use super::{connect, hub, wait_for};
-use crate::support::{Agent, Yard, eventually};
+use crate::support::{Agent, Yard, checks_each_time, eventually};
 
 const WATCHED: &str = "test://watched-resource";
 
@@ -94,8 +94,8 @@ fn a_line_arrives_as_soon_as_it_is_written() {
         took.sort();
         eprintln!("from line to client: median {:?}, slowest {:?}", took[10], took[20]);
         // The bound is meant for each line. A machine that is busy with other tests may deliver some of them late,
-        // so only the median is checked here, and the slowest is printed.
-        assert!(took[10] < Duration::from_millis(200), "{took:?}");
+        // so only `cargo xtask bench --apps` checks each, and otherwise the median is checked.
+        assert!(took[if checks_each_time() { 20 } else { 10 }] < Duration::from_millis(200), "{took:?}");
         log.lines.send("end".into()).unwrap();
         assert_eq!(agent.answer(id)["result"]["content"][0]["text"], "21 lines");
         log.wait_for_followers(0);

@@ -43,7 +43,7 @@ fn a_handle_survives_the_gateway_for_its_owner() {
     assert_eq!(result["content"][0]["text"], "hi", "{result}");
     agent.call("yard__instances_disconnect", &json!({ "handle": key }));
     let refused = agent.call("yard__instances_call", &echo(&key));
-    assert!(error_text(&refused).contains("this handle was given back"), "{refused}");
+    assert!(error_text(&refused).contains("the handle was released"), "{refused}");
 }
 
 #[test]
@@ -68,10 +68,10 @@ fn a_handle_calls_an_instance_from_any_connection_and_lists_stay_as_they_are() {
 
     agent.call("yard__instances_disconnect", &json!({ "handle": key }));
     for (tool, arguments, expected) in [
-        ("yard__instances_call", echo(&key), "this handle was given back"),
-        ("yard__instances_call", echo("inst_guessed"), "was never given to you"),
+        ("yard__instances_call", echo(&key), "the handle was released"),
+        ("yard__instances_call", echo("inst_guessed"), "belongs to another client"),
         ("yard__instances_call", json!({ "tool": "test_echo" }), "not connected to an instance"),
-        ("yard__instances_disconnect", json!({ "handle": key }), "was given back"),
+        ("yard__instances_disconnect", json!({ "handle": key }), "was released"),
         ("yard__instances_disconnect", json!({}), "`handle` is missing"),
         (
             "yard__instances_call",
@@ -102,9 +102,9 @@ fn a_handle_is_refused_for_other_principals() {
     wait_for_shop(&mut ann);
     let key = handle(&mut ann);
     let refused = bob.call("yard__instances_call", &echo(&key));
-    assert!(error_text(&refused).contains("never given to you"), "{refused}");
+    assert!(error_text(&refused).contains("belongs to another client"), "{refused}");
     let refused = bob.call("yard__instances_disconnect", &json!({ "handle": key }));
-    assert!(error_text(&refused).contains("never given to you"), "{refused}");
+    assert!(error_text(&refused).contains("belongs to another client"), "{refused}");
     assert_eq!(ann.call("yard__instances_call", &echo(&key))["content"][0]["text"], "hi");
     // Nor is it in any log.
     assert!(!yard.stderr().contains(&key), "{}", yard.stderr());

@@ -3,9 +3,11 @@
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
+
+use parking_lot::Mutex;
 
 const LOOK: Duration = Duration::from_millis(5);
 
@@ -49,18 +51,18 @@ impl Proxy {
 
     /// Whether a request with this word has gone through.
     pub(crate) fn has_passed(&self, word: &str) -> bool {
-        self.state.asked.lock().unwrap().contains(word)
+        self.state.asked.lock().contains(word)
     }
 
     /// Forgets the requests so far.
     pub(crate) fn forget(&self) {
-        self.state.asked.lock().unwrap().clear();
+        self.state.asked.lock().clear();
     }
 
     /// Cuts every connection without a request under way, and closes new ones at once.
     pub(crate) fn refuse_and_cut_idle(&self) {
         self.state.refuses.store(true, Ordering::SeqCst);
-        self.state.pairs.lock().unwrap().retain(|(client, server, is_asked)| {
+        self.state.pairs.lock().retain(|(client, server, is_asked)| {
             let keep = is_asked.load(Ordering::SeqCst);
             if !keep {
                 let _ = (client.shutdown(Shutdown::Both), server.shutdown(Shutdown::Both));
@@ -78,7 +80,7 @@ impl Drop for Proxy {
     fn drop(&mut self) {
         self.state.ended.store(true, Ordering::SeqCst);
         let _ = TcpStream::connect(("127.0.0.1", self.port));
-        for (client, server, _) in self.state.pairs.lock().unwrap().drain(..) {
+        for (client, server, _) in self.state.pairs.lock().drain(..) {
             let _ = (client.shutdown(Shutdown::Both), server.shutdown(Shutdown::Both));
         }
     }
@@ -96,7 +98,7 @@ impl State {
             let (state, is_asked) = (self.clone(), is_asked.clone());
             std::thread::spawn(move || state.copy(from, to, asks, &is_asked));
         }
-        self.pairs.lock().unwrap().push((client, server, is_asked));
+        self.pairs.lock().push((client, server, is_asked));
     }
 
     fn copy(&self, mut from: TcpStream, mut to: TcpStream, asks: bool, is_asked: &AtomicBool) {
@@ -114,7 +116,7 @@ impl State {
                         break;
                     }
                     if asks {
-                        self.asked.lock().unwrap().push_str(&String::from_utf8_lossy(&buffer[..count]));
+                        self.asked.lock().push_str(&String::from_utf8_lossy(&buffer[..count]));
                     }
                 }
             }

@@ -32,7 +32,7 @@ pub(crate) struct Renamable {
     reason: Option<String>,
 }
 
-/// Checks whether a symbol can be renamed.
+/// Checks whether the name at a position can be changed.
 #[tool(read_only, idempotent)]
 pub(crate) async fn lsp_prepare_rename(
     code: &Code,

@@ -180,7 +180,9 @@ pub(crate) async fn lsp_workspace_diagnostics(
     args: DiagnoseProject,
 ) -> Result<WithText<Problems>, ToolError> {
     let place = code.locate(context, &args.directory).await?;
-    let (mut problems, mut servers, mut note) = (Vec::new(), Vec::new(), None);
+    let mut problems = Vec::new();
+    let mut servers = Vec::new();
+    let mut note = None;
     for running in code.for_project(context, &place, "").await? {
         let (found, skipped) = of_project(code, context, &place, &running, args.severity).await?;
         problems.extend(found);

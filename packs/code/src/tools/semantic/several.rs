@@ -18,13 +18,14 @@ pub(super) struct Searching<'a> {
     pub(super) code: &'a Code,
     pub(super) context: &'a Context,
     pub(super) place: &'a Place,
+    pub(super) provider: Option<&'a str>,
     pub(super) filter: &'a Filter,
     pub(super) limit: usize,
 }
 
 impl Searching<'_> {
     fn answers(&self, query: &str, limit: usize) -> Result<Answers, ToolError> {
-        answers(self.code, self.place, query, self.filter, limit)
+        answers(self.code, self.place, self.provider, query, self.filter, limit)
     }
 
     /// Searches for other wordings of the question, too.
@@ -34,7 +35,7 @@ impl Searching<'_> {
         match Handle::current().block_on(wordings) {
             Err(why) => {
                 let note = format!("Not expanded into {count} wordings: {}.", why.to_text());
-                Ok(Answers { note: Some(note), ..whole })
+                Ok(whole.noted(note))
             }
             Ok(wordings) => {
                 let note = format!("Also searched for: {}.", wordings.join("; "));
@@ -47,12 +48,18 @@ impl Searching<'_> {
     pub(super) fn decomposed(&self, query: &str) -> Result<Answers, ToolError> {
         let whole = self.answers(query, self.limit)?;
         let by_model = Handle::current().block_on(reword::parts(self.code, self.context, query));
-        let parts = by_model.unwrap_or_else(|_| parts(query));
+        let (parts, no_model) = match by_model {
+            Ok(parts) => (parts, String::new()),
+            Err(why) => {
+                let note =
+                    format!(" No model was used: {}; parts are what `and` and commas join.", why.to_text());
+                (parts(query), note)
+            }
+        };
         if parts.len() < 2 {
-            let note = Some("Not decomposed: the query asks for one thing.".to_owned());
-            return Ok(Answers { note, ..whole });
+            return Ok(whole.noted(format!("Not decomposed: the query asks for one thing.{no_model}")));
         }
-        let note = format!("Searched for each part: {}.", parts.join("; "));
+        let note = format!("Searched for each part: {}.{no_model}", parts.join("; "));
         let nothing = Answers { results: Vec::new(), ..whole };
         self.merged(nothing, &parts, PER_PART, note)
     }
@@ -86,7 +93,7 @@ impl Searching<'_> {
             b.score.total_cmp(&a.score).then_with(|| (&a.file, a.line).cmp(&(&b.file, b.line)))
         });
         results.truncate(self.limit.max(questions.len()));
-        Ok(Answers { results, note: Some(note), ..first })
+        Ok(Answers { results, ..first }.noted(note))
     }
 }
 

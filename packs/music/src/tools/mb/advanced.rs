@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use toolyard_tool::{ToolError, WithText, clamp, tool};
 
-use super::{credit, lines, list, nothing, ten, text, total};
+use super::{counted, credit, lines, list, nothing, ten, text, total};
 use crate::library::Library;
 
 #[derive(Deserialize, JsonSchema)]
@@ -87,9 +87,7 @@ pub(crate) async fn mb_advanced_search(
         return Err(nothing(&key, &args.query));
     }
     let total_count = total(&answer, "count", results.len());
-    let text = lines(
-        &format!("{total_count} {key}"),
-        results.iter().map(|one| format!("{} [{}]", one.name, one.mbid)),
-    );
+    let text =
+        lines(&counted(total_count, path), results.iter().map(|one| format!("{} [{}]", one.name, one.mbid)));
     Ok(WithText::new(Found { entity: args.entity, query: args.query, results, total_count }, text))
 }

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use toolyard_tool::{ToolError, WithText, clamp, tool};
 
-use super::{ReleaseAbout, lines, list, names, nothing, query_of, text, text_or_empty, total};
+use super::{ReleaseAbout, counted, lines, list, names, nothing, query_of, text, text_or_empty, total};
 use crate::library::Library;
 use crate::services::musicbrainz::is_mbid;
 
@@ -99,7 +99,7 @@ async fn artists(library: &Library, args: &ArtistSearch) -> Result<WithText<Arti
     let (found, total_count, query) = find(library, args, args.limit).await?;
     let found: Vec<Artist> = found.iter().map(|one| artist(one, args)).collect();
     let text = lines(
-        &format!("{total_count} artists"),
+        &counted(total_count, "artist"),
         found.iter().map(|one| {
             let about = one.disambiguation.as_ref().map(|about| format!(" ({about})")).unwrap_or_default();
             format!("{}{about} [{}]", one.name, one.mbid)
@@ -148,7 +148,10 @@ async fn releases(library: &Library, args: &ArtistSearch) -> Result<WithText<Art
     let answer = library.services.musicbrainz.browse("release", ("artist", &mbid), args.limit).await?;
     let releases: Vec<ReleaseAbout> = list(&answer, "releases").iter().map(ReleaseAbout::read).collect();
     let total_count = total(&answer, "release-count", releases.len());
-    let text = lines(&format!("{total_count} releases of {name}"), releases.iter().map(ReleaseAbout::line));
+    let text = lines(
+        &format!("{} of {name}", counted(total_count, "release")),
+        releases.iter().map(ReleaseAbout::line),
+    );
     let answer = Artists {
         artist_name: Some(name),
         artist_mbid: Some(mbid),

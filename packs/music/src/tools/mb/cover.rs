@@ -109,7 +109,7 @@ pub(crate) async fn mb_cover_download(
     })?;
     let downloaded = library.services.coverart.download(&url).await?;
     let ending = picture::kind(&downloaded.bytes).ok_or_else(|| {
-        ToolError::new(format!("what is at `{}` is no picture", downloaded.url)).hint("try another size")
+        ToolError::new(format!("what is at `{}` is not a picture", downloaded.url)).hint("try another size")
     })?;
     let path = folder.join(format!("{}.{ending}", args.filename)).tool_error()?;
     save(library, &path, &downloaded.bytes, args.overwrite).await?;
@@ -136,7 +136,9 @@ fn choose(images: &[Value], size: Size) -> Option<(String, Size)> {
 
 /// Files are written where blocking does no harm.
 async fn save(library: &Library, path: &Inside, bytes: &[u8], overwrite: bool) -> Result<(), ToolError> {
-    let (jail, path, bytes) = (library.jail.clone(), path.clone(), bytes.to_vec());
+    let jail = library.jail.clone();
+    let path = path.clone();
+    let bytes = bytes.to_vec();
     let written = tokio::task::spawn_blocking(move || {
         jail.write(&path, existing(overwrite), |file| Ok(file.write_all(&bytes)?)).tool_error()
     });

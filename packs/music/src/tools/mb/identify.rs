@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use toolyard_tool::{Context, ToolError, WithText, clamp, tool};
 
-use super::{ReleaseAbout, lines, list, names, text, text_or_empty};
+use super::{ReleaseAbout, counted, lines, list, names, text, text_or_empty};
 use crate::fingerprint;
 use crate::library::Library;
 use crate::services::musicbrainz::{MusicBrainz, is_mbid};
@@ -53,7 +53,7 @@ impl Level {
         }
     }
 
-    /// What to look up in MusicBrainz for each recording; `None` for no lookup.
+    /// The parts to look up in MusicBrainz for each recording; `None` for no lookup.
     fn lookup(self) -> Option<&'static [&'static str]> {
         match self {
             Self::Minimal => None,
@@ -124,8 +124,10 @@ pub(crate) async fn mb_identify_record(
 ) -> Result<WithText<Identified>, ToolError> {
     library.services.acoustid.key()?;
     let path = library.path(&args.file_path)?;
-    let (jail, config, at, call) =
-        (library.jail.clone(), library.config.clone(), path.clone(), context.clone());
+    let jail = library.jail.clone();
+    let config = library.config.clone();
+    let at = path.clone();
+    let call = context.clone();
     let taken = tokio::task::spawn_blocking(move || {
         let file = jail.open(&at).tool_error()?;
         let name = at.name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
@@ -140,7 +142,7 @@ pub(crate) async fn mb_identify_record(
     };
     let status = if matches.is_empty() { "no_match" } else { "ok" };
     let found = matches.iter().flat_map(summary).chain(warnings.iter().cloned());
-    let text = lines(&format!("{path}: {} candidates", matches.len()), found);
+    let text = lines(&format!("{path}: {}", counted(matches.len() as u64, "candidate")), found);
     let answer = Identified {
         file: path.to_string(),
         metadata_level: args.metadata_level,

@@ -5,7 +5,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use toolyard_tool::{ToolError, WithText, clamp, tool};
 
-use super::{ReleaseAbout, credit, lines, list, names, nothing, query_of, ten, text, text_or_empty, total};
+use super::{
+    ReleaseAbout, counted, credit, lines, list, names, nothing, query_of, ten, text, text_or_empty, total,
+};
 use crate::library::Library;
 use crate::services::musicbrainz::is_mbid;
 
@@ -98,11 +100,11 @@ pub(crate) async fn mb_recording_search(
             }
         }
     };
-    let text = lines(&format!("{total_count} recordings"), recordings.iter().map(line));
+    let text = lines(&counted(total_count, "recording"), recordings.iter().map(line));
     Ok(WithText::new(Recordings { recordings, total_count, query }, text))
 }
 
 fn line(one: &Recording) -> String {
     let artist = one.artist.as_deref().unwrap_or("?");
-    format!("{artist} – {} [{}], on {} releases", one.title, one.mbid, one.releases.len())
+    format!("{artist} – {} [{}], on {}", one.title, one.mbid, counted(one.releases.len() as u64, "release"))
 }

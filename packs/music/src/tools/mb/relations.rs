@@ -6,7 +6,7 @@ use serde_json::Value;
 use toolyard_tool::{ToolError, WithText, clamp, tool};
 
 use super::advanced::Entity;
-use super::{lines, list, text};
+use super::{counted, lines, list, text};
 use crate::library::Library;
 
 /// Everything in one request.
@@ -101,7 +101,7 @@ pub(crate) async fn mb_get_relations(
     let relations: Vec<Relation> = matched.into_iter().take(usize::try_from(args.limit)?).collect();
     let entity_name = text(&entity, "name").or_else(|| text(&entity, "title")).unwrap_or_default();
     let text = lines(
-        &format!("{matched_count} relations of {entity_name}"),
+        &format!("{} of {entity_name}", counted(matched_count as u64, "relation")),
         relations.iter().map(|one| format!("{}: {}", one.kind, one.target_name.as_deref().unwrap_or("?"))),
     );
     let answer = Relations {

@@ -6,7 +6,8 @@ use serde_json::Value;
 use toolyard_tool::{ToolError, WithText, clamp, tool};
 
 use super::{
-    ReleaseAbout, credit, lines, list, names, nothing, query_of, ten, text, text_or_empty, total, year,
+    ReleaseAbout, counted, credit, lines, list, names, nothing, query_of, ten, text, text_or_empty, total,
+    year,
 };
 use crate::library::Library;
 use crate::services::musicbrainz::is_mbid;
@@ -149,7 +150,7 @@ async fn releases(library: &Library, args: &ReleaseSearch) -> Result<WithText<Re
             ..ReleaseAbout::read(one)
         })
         .collect();
-    let text = lines(&format!("{total_count} releases"), found.iter().map(ReleaseAbout::line));
+    let text = lines(&counted(total_count, "release"), found.iter().map(ReleaseAbout::line));
     Ok(WithText::new(Releases { releases: Some(found), total_count, query, ..Releases::default() }, text))
 }
 
@@ -167,7 +168,7 @@ async fn groups(library: &Library, args: &ReleaseSearch) -> Result<WithText<Rele
         })
         .collect();
     let text = lines(
-        &format!("{total_count} release groups"),
+        &counted(total_count, "release group"),
         found.iter().map(|one| format!("{} [{}]", one.title, one.mbid)),
     );
     Ok(WithText::new(
@@ -184,11 +185,11 @@ async fn recordings(library: &Library, args: &ReleaseSearch) -> Result<WithText<
         .lookup("release", &mbid, &["recordings", "artist-credits", "media"])
         .await?;
     let media: Vec<Medium> = list(&release, "media").iter().map(medium).collect();
-    let total_tracks = media.iter().map(|medium| medium.tracks.len()).sum();
+    let total_tracks: usize = media.iter().map(|medium| medium.tracks.len()).sum();
     let title = text_or_empty(&release, "title");
     let tracks = media.iter().flat_map(|medium| &medium.tracks);
     let text = lines(
-        &format!("{title}: {total_tracks} tracks"),
+        &format!("{title}: {}", counted(total_tracks as u64, "track")),
         tracks.map(|track| format!("{}. {}", track.position.unwrap_or_default(), track.title)),
     );
     let answer = Releases {
@@ -227,7 +228,10 @@ async fn versions(library: &Library, args: &ReleaseSearch) -> Result<WithText<Re
     let answer = library.services.musicbrainz.browse("release", ("release-group", &mbid), args.limit).await?;
     let versions: Vec<ReleaseAbout> = list(&answer, "releases").iter().map(ReleaseAbout::read).collect();
     let total_count = total(&answer, "release-count", versions.len());
-    let text = lines(&format!("{total_count} releases of {title}"), versions.iter().map(ReleaseAbout::line));
+    let text = lines(
+        &format!("{} of {title}", counted(total_count, "release")),
+        versions.iter().map(ReleaseAbout::line),
+    );
     let answer = Releases {
         release_group_title: Some(title),
         release_group_mbid: Some(mbid),

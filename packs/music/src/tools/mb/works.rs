@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use toolyard_tool::{ToolError, WithText, clamp, tool};
 
-use super::{lines, list, names, nothing, query_of, ten, text, text_or_empty, total};
+use super::{counted, lines, list, names, nothing, query_of, ten, text, text_or_empty, total};
 use crate::library::Library;
 use crate::services::musicbrainz::is_mbid;
 
@@ -79,10 +79,8 @@ pub(crate) async fn mb_work_search(library: &Library, args: Search) -> Result<Wi
             aliases: args.include_aliases.then(|| names(one, "aliases")),
         })
         .collect();
-    let text = lines(
-        &format!("{total_count} works"),
-        works.iter().map(|one| format!("{} [{}]", one.title, one.mbid)),
-    );
+    let text =
+        lines(&counted(total_count, "work"), works.iter().map(|one| format!("{} [{}]", one.title, one.mbid)));
     Ok(WithText::new(Works { works, total_count, query }, text))
 }
 
@@ -103,7 +101,7 @@ pub(crate) async fn mb_label_search(library: &Library, args: Search) -> Result<W
         })
         .collect();
     let text = lines(
-        &format!("{total_count} labels"),
+        &counted(total_count, "label"),
         labels.iter().map(|one| format!("{} [{}]", one.name, one.mbid)),
     );
     Ok(WithText::new(Labels { labels, total_count, query }, text))

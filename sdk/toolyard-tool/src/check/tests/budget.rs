@@ -1,4 +1,4 @@
-//! Values that would take forever to check without a budget.
+//! Values that would take hours to check without a budget.
 
 use super::*;
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 use toolyard_model::{Answer, AnswerBody};
 use toolyard_proto::Raw;
 
-use super::super::kept::Kept;
+use super::super::kept::KeptTasks;
 use super::{Outcome, State, Task};
 
 /// How long a call may go without a question before it becomes a task all the same.
@@ -29,14 +29,14 @@ pub(crate) enum Stage {
 /// A task that has not been announced to its client. Dropping it stops the task: no client can ask about it.
 struct Unannounced {
     task: Arc<Task>,
-    kept: Arc<Kept>,
+    kept: Arc<KeptTasks>,
     is_announced: bool,
 }
 
 /// The answer to the call: that the task has `started`, or its earlier outcome.
 pub(in crate::tasks) fn answer(
     task: Arc<Task>,
-    kept: Arc<Kept>,
+    kept: Arc<KeptTasks>,
     started: Raw,
 ) -> impl Future<Output = Answer> + Send + 'static {
     let unannounced = Unannounced { task, kept, is_announced: false };

@@ -2,16 +2,17 @@
 //! nothing lost and nothing that was never true.
 
 use std::collections::HashSet;
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, LazyLock};
 
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::Value;
 use tokio::sync::watch;
 use toolyard_model::{ClientKey, Origin, Principal, PrincipalId, Scope};
 use toolyard_proto::CallError;
 
 use super::past::question;
-use super::{Outcome, Standing, State, Task};
-use crate::tasks::kept::Kept;
+use super::{Outcome, State, Task, TaskSnapshot};
+use crate::tasks::kept::KeptTasks;
 use crate::tasks::store::{TaskRecord, TaskState, TaskStore, TaskStoreError};
 
 /// The store of a task, and its owner.
@@ -20,7 +21,7 @@ pub(in crate::tasks) struct Lasting {
     owner: String,
     client: ClientKey,
     tool: String,
-    /// What a resumed run needs.
+    /// The call that a resumed run needs.
     call: Option<Value>,
     /// The newest version that is stored.
     saved: watch::Sender<Option<u64>>,
@@ -89,7 +90,7 @@ fn key(principal: &Principal) -> String {
 
 impl Task {
     /// Stores the task before its client learns of it, and from then on after each change.
-    pub(super) async fn store_first(self: &Arc<Self>, kept: &Arc<Kept>) -> Result<(), CallError> {
+    pub(super) async fn store_first(self: &Arc<Self>, kept: &Arc<KeptTasks>) -> Result<(), CallError> {
         let Some(lasting) = &self.lasting else { return Ok(()) };
         lasting.save(self).await.map_err(|error| CallError::unavailable(error.to_string()))?;
         self.keep_stored(kept);
@@ -97,7 +98,7 @@ impl Task {
     }
 
     /// Stores each change until the task has ended; the store answers for it afterwards.
-    pub(in crate::tasks) fn keep_stored(self: &Arc<Self>, kept: &Arc<Kept>) {
+    pub(in crate::tasks) fn keep_stored(self: &Arc<Self>, kept: &Arc<KeptTasks>) {
         let (task, kept) = (self.clone(), kept.clone());
         self.scope.spawn(async move {
             let Some(lasting) = &task.lasting else { return };
@@ -107,7 +108,7 @@ impl Task {
                     task.changed_since(saved).await;
                 }
                 match lasting.save(&task).await {
-                    Ok(standing) => task.announce(&standing),
+                    Ok(snapshot) => task.announce(&snapshot),
                     Err(error) => lasting.failed(&task, &error),
                 }
                 if task.is_over() && lasting.is_current(&task) {
@@ -120,17 +121,17 @@ impl Task {
     }
 
     /// A task in the form in which it is stored; other tasks as they are.
-    pub(in crate::tasks) async fn stored_standing(&self) -> Result<Standing, CallError> {
-        let Some(lasting) = &self.lasting else { return Ok(self.standing()) };
-        let (standing, version) = {
+    pub(in crate::tasks) async fn stored_snapshot(&self) -> Result<TaskSnapshot, CallError> {
+        let Some(lasting) = &self.lasting else { return Ok(self.snapshot()) };
+        let (snapshot, version) = {
             let state = self.state();
-            (self.standing_of(&state), self.version())
+            (self.snapshot_of(&state), self.version())
         };
         let mut saved = lasting.saved.subscribe();
         let stored = saved.wait_for(|saved| saved.is_some_and(|saved| saved >= version));
         tokio::select! {
             biased;
-            _ = stored => Ok(standing),
+            _ = stored => Ok(snapshot),
             () = self.scope.ended() => Err(CallError::unavailable("the gateway stops, and the task with it")),
         }
     }
@@ -185,14 +186,14 @@ impl Task {
 
 impl Lasting {
     /// Stores the current state, and returns what clients may see now.
-    async fn save(&self, task: &Task) -> Result<Standing, TaskStoreError> {
-        let (record, standing, version) = {
+    async fn save(&self, task: &Task) -> Result<TaskSnapshot, TaskStoreError> {
+        let (record, snapshot, version) = {
             let state = task.state();
-            (task.record(self, &state), task.standing_of(&state), task.version())
+            (task.record(self, &state), task.snapshot_of(&state), task.version())
         };
         self.store.put(record).await?;
         self.saved.send_replace(Some(version));
-        Ok(standing)
+        Ok(snapshot)
     }
 
     /// The task goes on in memory, and clients see that it is not stored.
@@ -234,7 +235,7 @@ pub(in crate::tasks) fn is_running_here(id: &str) -> bool {
 }
 
 fn running() -> MutexGuard<'static, HashSet<String>> {
-    RUNNING.lock().unwrap_or_else(PoisonError::into_inner)
+    RUNNING.lock()
 }
 
 impl std::fmt::Debug for Lasting {

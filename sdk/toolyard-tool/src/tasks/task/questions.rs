@@ -14,7 +14,7 @@ type Asking = BoxFuture<Result<Raw, AskError>>;
 
 /// A question of a task.
 #[derive(Debug)]
-pub(super) struct Question {
+pub(super) struct OpenQuestion {
     number: usize,
     /// Unique within the task, also over time: an answer that arrives twice must
     /// not count for a question that the client has not seen.
@@ -77,7 +77,7 @@ impl Task {
                     continue;
                 }
                 let (reply, answer) = oneshot::channel();
-                state.questions.push(Question { number, key, ask, reply, is_put: false });
+                state.questions.push(OpenQuestion { number, key, ask, reply, is_put: false });
                 asking.push(Box::pin(async { answer.await.unwrap_or(Err(AskError::Gone)) }) as Asking);
             }
             true
@@ -114,7 +114,7 @@ impl Putting {
         });
     }
 
-    /// Waits until the answer is not needed any more: the task is over, or another client has answered.
+    /// Waits until the answer is no longer needed: the task is over, or another client has answered.
     pub(in crate::tasks) async fn settled(&self) {
         let mut seen = self.task.version();
         while self.task.asks(self.number) {

@@ -1,0 +1,110 @@
+//! Approvals of several gateways: what waits at one can be decided about at another, also when the first is gone, and a
+//! grant that was not used holds at all of them, for one call.
+
+use std::sync::Arc;
+
+use serde::Deserialize as _;
+use serde_json::{Value, json};
+
+use super::{Approvals, Grant, Pending, SharedApprovals};
+use crate::Gateway;
+
+impl Approvals {
+    fn learn(&self, grant: Grant) {
+        let mut state = self.state();
+        let is_known = state.grants.iter().any(|known| known.is_shared && known.key() == grant.key());
+        if !is_known {
+            // A call that waits for it here goes on.
+            let is_meant =
+                |pending: &Pending| pending.subject == grant.subject && pending.session == grant.session;
+            state.pending.retain(|_, pending| !is_meant(pending));
+            state.grant(grant);
+            self.store(state);
+            self.changed.send_modify(|count| *count += 1);
+        }
+    }
+}
+
+impl Gateway {
+    /// Reports changes of what waits and of what was granted, and takes grants of others. Set once.
+    pub fn share_approvals(&self, with: Arc<dyn SharedApprovals>) {
+        let _ = self.shared().approvals.shared.set(with);
+    }
+
+    /// The calls that wait at this gateway, by their ids, for other gateways.
+    pub fn waiting_calls(&self) -> Vec<(String, Value)> {
+        let state = self.shared().approvals.state();
+        let call =
+            |(id, pending): (&String, &Pending)| Some((id.clone(), serde_json::to_value(pending).ok()?));
+        state.pending.iter().filter_map(call).collect()
+    }
+
+    /// The grants for one call that were given here and that other gateways do not know yet, by their keys.
+    pub fn unshared_grants(&self) -> Vec<(String, Value)> {
+        let state = self.shared().approvals.state();
+        let is_meant = |grant: &&Grant| grant.is_once && grant.session.is_none() && !grant.is_shared;
+        let grant = |grant: &Grant| Some((grant.key(), serde_json::to_value(grant).ok()?));
+        state.grants.iter().filter(is_meant).filter_map(grant).collect()
+    }
+
+    /// Begins to share a grant: from now on it must be claimed before it is used. Returns false if it was already used.
+    pub fn begin_to_share_grant(&self, key: &str) -> bool {
+        let approvals = &self.shared().approvals;
+        let mut state = approvals.state();
+        let Some(grant) = state.grants.iter_mut().find(|grant| !grant.is_shared && grant.key() == key) else {
+            return false;
+        };
+        grant.is_shared = true;
+        approvals.store(state);
+        true
+    }
+
+    /// Another gateway has given a grant.
+    pub fn learn_grant(&self, grant: Value) {
+        if let Ok(grant) = serde_json::from_value::<Grant>(grant) {
+            self.shared().approvals.learn(Grant { is_shared: true, ..grant });
+        }
+    }
+
+    /// A grant that gateways have together was used, or has ended.
+    pub fn forget_grant(&self, key: &str) {
+        let approvals = &self.shared().approvals;
+        let mut state = approvals.state();
+        let before = state.grants.len();
+        state.grants.retain(|grant| !(grant.is_shared && grant.key() == key));
+        if state.grants.len() != before {
+            approvals.store(state);
+        }
+    }
+
+    /// A call that waits here was decided about elsewhere.
+    pub fn forget_waiting(&self, id: &str) {
+        let approvals = &self.shared().approvals;
+        let mut state = approvals.state();
+        if state.pending.remove(id).is_some() {
+            approvals.store(state);
+            approvals.changed.send_modify(|count| *count += 1);
+        }
+    }
+
+    /// Decides about a call that waited at a gateway that is no longer running. The grant is made here.
+    pub fn decide_for(&self, id: &str, waiting: Value, is_approved: bool) -> Option<Value> {
+        let pending: Pending = serde_json::from_value(waiting).ok()?;
+        let approvals = &self.shared().approvals;
+        let mut state = approvals.state();
+        state.pending.insert(id.to_owned(), pending);
+        drop(state);
+        approvals.decide(id, is_approved)?;
+        Some(if is_approved { json!({ "approved": [id] }) } else { json!({ "denied": id }) })
+    }
+
+    /// A waiting call of another gateway, as lists show it. Nothing if it cannot be read.
+    pub fn waiting_json(&self, id: &str, waiting: &Value) -> Option<Value> {
+        Some(Pending::deserialize(waiting).ok()?.listed(id))
+    }
+
+    /// A waiting call of another gateway, with all of its arguments.
+    pub fn whole_waiting_json(&self, id: &str, waiting: &Value) -> Option<Value> {
+        Some(Pending::deserialize(waiting).ok()?.whole(id))
+    }
+}

@@ -1,0 +1,204 @@
+//! Changes to a real folder, and what is left of those that were cut off.
+
+use super::*;
+
+struct Scene {
+    folder: tempfile::TempDir,
+    projects: Projects,
+    journals: Journals,
+}
+
+fn scene() -> Scene {
+    let folder = tempfile::tempdir().unwrap();
+    let project = folder.path().join("project");
+    std::fs::create_dir(&project).unwrap();
+    for (path, text) in [("a", "one\n"), ("b", "two\n"), ("c", "three\n")] {
+        std::fs::write(project.join(path), text).unwrap();
+    }
+    let projects = Projects::new(vec![project], true);
+    let journals = Journals::new(folder.path().join("journals"));
+    Scene { folder, projects, journals }
+}
+
+fn change(path: &str, before: &str, after: &str) -> FileChange {
+    FileChange::new(Path::new(path), before, after)
+}
+
+impl Scene {
+    fn project(&self) -> Project {
+        self.projects.locate(".", None).unwrap().project
+    }
+
+    fn texts(&self) -> [String; 3] {
+        ["a", "b", "c"]
+            .map(|name| std::fs::read_to_string(self.folder.path().join("project").join(name)).unwrap())
+    }
+}
+
+#[test]
+fn a_change_replaces_all_its_files_and_leaves_no_journal() {
+    let scene = scene();
+    scene
+        .journals
+        .apply(&scene.project(), &[change("a", "one\n", "1\n"), change("b", "two\n", "2\n")])
+        .unwrap();
+    assert_eq!(scene.texts(), ["1\n", "2\n", "three\n"]);
+    assert_eq!(std::fs::read_dir(scene.folder.path().join("journals")).unwrap().count(), 0);
+}
+
+#[test]
+fn nothing_is_written_if_a_file_has_changed_since_the_preview() {
+    let scene = scene();
+    let changes = [change("a", "one\n", "1\n"), change("b", "other\n", "2\n")];
+    let error = scene.journals.apply(&scene.project(), &changes).unwrap_err();
+    assert_eq!(error.message(), "`b` has changed; nothing was written");
+    assert_eq!(scene.texts(), ["one\n", "two\n", "three\n"]);
+}
+
+#[test]
+fn a_change_that_was_cut_off_is_finished_but_later_edits_are_kept() {
+    let scene = scene();
+    let root = scene.project().root().to_owned();
+    let files = vec![change("a", "one\n", "1\n"), change("b", "two\n", "2\n"), change("c", "three\n", "3\n")];
+    scene.journals.commit(&Journal { root: root.clone(), files }).unwrap();
+    // The process was killed after the first file, and the last one was edited.
+    std::fs::write(root.join("a"), "1\n").unwrap();
+    std::fs::write(root.join("c"), "edited\n").unwrap();
+    scene.journals.recover(&scene.projects);
+    assert_eq!(scene.texts(), ["1\n", "2\n", "edited\n"]);
+    assert_eq!(std::fs::read_dir(scene.folder.path().join("journals")).unwrap().count(), 0);
+}
+
+#[test]
+fn a_read_only_project_is_not_changed() {
+    let scene = scene();
+    let read_only = Projects::new(vec![scene.project().root().to_owned()], false);
+    let project = read_only.locate(".", None).unwrap().project;
+    let error = scene.journals.apply(&project, &[change("a", "one\n", "1\n")]).unwrap_err();
+    assert!(error.message().ends_with("is read-only"), "{}", error.message());
+    assert_eq!(scene.texts()[0], "one\n");
+}
+
+#[test]
+fn a_preview_id_names_exactly_one_change() {
+    let one = [change("a", "x", "y")];
+    assert_eq!(preview_id(&one), preview_id(&one));
+    assert_ne!(preview_id(&one), preview_id(&[change("a", "x", "z")]));
+    assert_ne!(preview_id(&one), preview_id(&[change("b", "x", "y")]));
+}
+
+/// The names of the journals that are left.
+fn journals(scene: &Scene) -> Vec<String> {
+    let entries = std::fs::read_dir(scene.folder.path().join("journals")).unwrap();
+    entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+}
+
+/// Sets the permissions of a folder, and gives up the right of root to ignore them.
+#[cfg(target_os = "linux")]
+fn permit(folder: &Path, mode: u32) {
+    use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
+    use std::os::unix::fs::PermissionsExt as _;
+    let mut own = capabilities(None).unwrap();
+    own.effective.remove(CapabilitySet::DAC_OVERRIDE);
+    set_capabilities(None, own).unwrap();
+    std::fs::set_permissions(folder, std::fs::Permissions::from_mode(mode)).unwrap();
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn if_a_file_cannot_be_written_those_before_it_are_restored() {
+    let scene = scene();
+    let locked = scene.project().root().join("locked");
+    std::fs::create_dir(&locked).unwrap();
+    std::fs::write(locked.join("d"), "four\n").unwrap();
+    permit(&locked, 0o555);
+    let changes =
+        [change("a", "one\n", "1\n"), change("locked/d", "four\n", "4\n"), change("c", "three\n", "3\n")];
+    let error = scene.journals.apply(&scene.project(), &changes).unwrap_err();
+    permit(&locked, 0o755);
+    assert_eq!(
+        error.message(),
+        "cannot write `locked/d`: path `locked/d`: Permission denied (os error 13); no file was changed"
+    );
+    assert_eq!(scene.texts(), ["one\n", "two\n", "three\n"]);
+    assert_eq!(journals(&scene), [""; 0], "the next start has nothing to finish");
+    scene.journals.apply(&scene.project(), &changes).unwrap();
+    assert_eq!(scene.texts(), ["1\n", "two\n", "3\n"]);
+}
+
+#[test]
+fn a_file_that_is_swapped_during_a_change_is_kept_and_the_others_are_restored() {
+    type Swap = fn(&Path);
+    let swaps: [Swap; 3] = [
+        |path| std::fs::write(path, "edited\n").unwrap(),
+        |path| std::fs::remove_file(path).unwrap(),
+        |path| {
+            std::fs::remove_file(path).unwrap();
+            std::fs::create_dir(path).unwrap();
+        },
+    ];
+    for swap in swaps {
+        let scene = scene();
+        let project = scene.project();
+        let files = vec![change("a", "one\n", "1\n"), change("c", "three\n", "3\n")];
+        let journal = Journal { root: project.root().to_owned(), files: files.clone() };
+        let journal = scene.journals.commit(&journal).unwrap();
+        swap(&project.root().join("c"));
+        let error = carry_out(&project, &files, &journal).unwrap_err();
+        assert_eq!(error.message(), "`c` has changed; nothing was written");
+        assert_eq!(std::fs::read_to_string(project.root().join("a")).unwrap(), "one\n");
+        let kept = std::fs::read_to_string(project.root().join("c")).ok();
+        assert!(kept.is_none_or(|text| text == "edited\n"));
+        assert_eq!(journals(&scene), [""; 0]);
+    }
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn what_cannot_be_restored_is_named_and_restored_by_the_next_start() {
+    let scene = scene();
+    let project = scene.project();
+    let files = vec![change("a", "one\n", "1\n"), change("b", "two\n", "2\n")];
+    let journal = Journal { root: project.root().to_owned(), files: files.clone() };
+    let journal = scene.journals.commit(&journal).unwrap();
+    files[0].make(&project).unwrap();
+    permit(project.root(), 0o555);
+    let error = carry_out(&project, &files, &journal).unwrap_err();
+    scene.journals.recover(&scene.projects);
+    assert_eq!(scene.texts(), ["1\n", "two\n", "three\n"]);
+    permit(project.root(), 0o755);
+    assert_eq!(
+        error.to_string(),
+        "cannot write `b`: path `b`: Permission denied (os error 13); `a` was changed and cannot be restored: path `a`: \
+         Permission denied (os error 13)\nHint: the next start of the pack restores the changed files"
+    );
+    scene.journals.recover(&scene.projects);
+    assert_eq!(scene.texts(), ["one\n", "two\n", "three\n"]);
+    assert_eq!(journals(&scene), [""; 0]);
+}
+
+#[test]
+fn a_restore_that_was_cut_off_is_finished_but_later_edits_are_kept() {
+    let scene = scene();
+    let root = scene.project().root().to_owned();
+    let files = vec![change("a", "one\n", "1\n"), change("b", "two\n", "2\n"), change("c", "three\n", "3\n")];
+    let journal = scene.journals.commit(&Journal { root: root.clone(), files }).unwrap();
+    std::fs::rename(&journal, journal.with_extension(UNDO)).unwrap();
+    // The process was killed after it had restored the first file, and the last one was edited.
+    std::fs::write(root.join("b"), "2\n").unwrap();
+    std::fs::write(root.join("c"), "edited\n").unwrap();
+    scene.journals.recover(&scene.projects);
+    assert_eq!(scene.texts(), ["one\n", "two\n", "edited\n"]);
+    assert_eq!(journals(&scene), [""; 0]);
+}
+
+#[test]
+#[cfg(unix)]
+fn a_changed_file_keeps_its_permissions() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let scene = scene();
+    let script = scene.project().root().join("a");
+    std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o751)).unwrap();
+    scene.journals.apply(&scene.project(), &[change("a", "one\n", "1\n")]).unwrap();
+    assert_eq!(std::fs::metadata(&script).unwrap().permissions().mode() & 0o777, 0o751);
+}
