@@ -169,7 +169,7 @@ impl CredentialStore {
                 Outcome::Unknown | Outcome::Lease(_) => return Err("NATS did not answer".to_owned()),
             }
         }
-        Err("others write it all the time".to_owned())
+        Err("other nodes keep changing this sign-in; try again".to_owned())
     }
 
     fn seal(&self, name: &str, own: &Versioned) -> Bytes {

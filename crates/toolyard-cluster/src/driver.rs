@@ -210,8 +210,12 @@ pub(crate) async fn goodbye(shared: &Shared, settings: &crate::NatsSettings) {
     };
     match tokio::time::timeout(GOODBYE, leaving).await {
         Ok(Ok(())) => {}
-        Ok(Err(error)) => tracing::debug!(target: "cluster", %error, "left without a goodbye"),
-        Err(_) => tracing::debug!(target: "cluster", "left without a goodbye: NATS did not answer"),
+        Ok(Err(error)) => {
+            tracing::debug!(target: "cluster", %error, "did not release its upstreams before it stopped")
+        }
+        Err(_) => {
+            tracing::debug!(target: "cluster", "did not release its upstreams before it stopped: NATS did not answer")
+        }
     }
 }
 

@@ -71,8 +71,9 @@ impl Tunnels {
             RequestErrorKind::NoResponders => io::Error::new(io::ErrorKind::ConnectionRefused, error),
             _ => io::Error::other(error),
         })?;
-        let to =
-            self.subject(&back, &answer.payload).ok_or_else(|| io::Error::other("not a node's answer"))?;
+        let to = self
+            .subject(&back, &answer.payload)
+            .ok_or_else(|| io::Error::other("the answer is not sealed with the cluster's key"))?;
         Ok(self.begin(incoming, to))
     }
 
@@ -104,9 +105,10 @@ impl Tunnels {
     }
 
     async fn answer(&self, door: &str, request: Message) -> io::Result<Pump> {
-        let to =
-            self.subject(door, &request.payload).ok_or_else(|| io::Error::other("it is from no node"))?;
-        let reply = request.reply.ok_or_else(|| io::Error::other("it wants no answer"))?;
+        let to = self
+            .subject(door, &request.payload)
+            .ok_or_else(|| io::Error::other("it is not sealed with the cluster's key"))?;
+        let reply = request.reply.ok_or_else(|| io::Error::other("it has no reply subject"))?;
         let back = self.new_subject();
         let incoming = self.client.subscribe(back.clone()).await.map_err(io::Error::other)?;
         let answer = self.keys.seal(&purpose(&to), back.as_bytes());

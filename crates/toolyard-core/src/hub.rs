@@ -107,7 +107,7 @@ impl Hub {
         CallError::unavailable(match self.sessions().get(client) {
             None => format!("not connected to an instance: {HOW}"),
             Some(Target { instance, is_awaited: true }) => format!(
-                "not connected to an instance: `{instance}` is not back yet since the gateway was restarted, and this session is connected to it as soon as it is; {HOW}"
+                "not connected to an instance: `{instance}` has not been found again since the gateway restarted; this session reconnects to it when it is. {HOW}"
             ),
             Some(Target { instance, .. }) => {
                 format!("not connected to an instance: `{instance}` is no longer there; {HOW}")

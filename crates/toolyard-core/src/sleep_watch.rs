@@ -52,7 +52,7 @@ pub(crate) async fn watch(wall: WallClock, catalog: Arc<Catalog>) {
         before = now;
         let slept = passed.saturating_sub(LOOK);
         if slept >= JUMP {
-            tracing::info!(target: "upstream", seconds = slept.as_secs(), "the clock has jumped; checking every upstream");
+            tracing::info!(target: "upstream", seconds = slept.as_secs(), "the clock jumped; every upstream is checked");
             for upstream in &catalog.rules().upstreams {
                 upstream.revalidate();
             }

@@ -208,7 +208,7 @@ async fn fall_back(catalog: &CatalogCell, name: &str, mut call: Call, error: Cal
     call.sent_again(format!("to {name} instead: {because}"));
     match Next::start(chain, call).await? {
         AnswerBody::Whole(result, _) if bridge::asks(&result) => {
-            Err(error.because(format!("its fallback {name} asks its user: call {name} instead")))
+            Err(error.because(format!("its fallback {name} asks the user, which a fallback cannot do for this client; call {name} directly")))
         }
         AnswerBody::Whole(result, revision) => {
             Ok(AnswerBody::Whole(stated(&result, &name, &because), revision))

@@ -207,7 +207,7 @@ impl Schemas {
             let compiled = compile(&schema);
             if let Err(reason) = &compiled {
                 let tool = &entry.canonical;
-                tracing::warn!(tool = %tool, "`{key}` cannot be checked against and is skipped: {reason}");
+                tracing::warn!(tool = %tool, "skipped validation: the tool's `{key}` cannot be used: {reason}");
             }
             compiled.ok().map(Box::new)
         };

@@ -191,7 +191,12 @@ async fn a_fallback_that_asks_is_named_and_not_asked_for() {
     let client = Client::new(&gateway, NEW, "");
     client.tools().await;
     let answer = client.call("a__t", json!({})).await.unwrap().to_string();
-    assert!(answer.contains("its fallback b:t asks its user: call b:t instead"), "{answer}");
+    assert!(
+        answer.contains(
+            "its fallback b:t asks the user, which a fallback cannot do for this client; call b:t directly"
+        ),
+        "{answer}"
+    );
 }
 
 #[tokio::test(start_paused = true)]

@@ -114,9 +114,9 @@ fn a_session_receives_an_error_until_its_instance_is_back_and_then_a_notificatio
     std::fs::remove_file(&instance.file).unwrap();
     yard.restart();
     let refused = session.echo(&yard);
-    assert!(error_text(&refused).contains("`shop` is not back yet"), "{refused}");
+    assert!(error_text(&refused).contains("`shop` has not been found again"), "{refused}");
     let refused = session.call(&yard, "instances_call", &json!({ "tool": "test_echo" }));
-    assert!(error_text(&refused).contains("`shop` is not back yet"), "{refused}");
+    assert!(error_text(&refused).contains("`shop` has not been found again"), "{refused}");
     assert_eq!(session.tools(&yard).len(), HUB_TOOLS.len());
 
     let mut lines = session.listen(&yard);
