@@ -50,6 +50,7 @@ use samples::Samples;
 use state::{Phase, State};
 
 pub use counterpart::CounterpartStatus;
+pub(crate) use flight::InFlight;
 pub(crate) use follow_tasks::FollowedTasks;
 pub(crate) use lease::Lease;
 pub(crate) use links::Lane;

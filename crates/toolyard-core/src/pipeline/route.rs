@@ -18,12 +18,9 @@ use super::{Call, Edits};
 use crate::ledger::Mark;
 use crate::upstream::state::Phase;
 use crate::upstream::task_reviews::reviewed;
-use crate::upstream::{Lease, Upstream};
+use crate::upstream::{InFlight, Lease, Upstream};
 use crate::{bridge, tasks};
-use second_attempt::{
-    AmbiguousQuestionRetry, has_failed, rejected_request_form, retriable_rejection, send_again, send_apart,
-    send_signed_in, sign_in,
-};
+use second_attempt::{SecondAttempt, has_failed, retriable_rejection, sign_in};
 
 /// Questions are small; larger results are not searched for them.
 const LARGEST_QUESTION: usize = 256 * 1024;
@@ -35,52 +32,25 @@ static COMPLETE: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("\"res
 
 pub(super) async fn route(mut call: Call) -> Answer {
     call.reach(Mark::Passed);
-    let mut has_signed_in = false;
-    let (in_flight, lease) = loop {
-        let in_flight = call.upstream.begin(call.params.len() + call.id.as_bytes().len())?;
-        match lease_link(&call).await {
-            Ok(lease) => break (in_flight, Arc::new(lease)),
-            Err(error) => match call.upstream.life.successor() {
-                // The config has changed since the call arrived: it goes to the upstream that has the name now.
-                Some(successor) => call.upstream = successor,
-                None if !has_signed_in && call.upstream.state().phase == Phase::SignIn => {
-                    has_signed_in = true;
-                    Box::pin(sign_in(&call, error)).await?;
-                }
-                None => return Err(error),
-            },
-        }
-    };
+    let (in_flight, lease) = lease_current(&mut call).await?;
     if let Some(open) = &call.open {
         open.leased(lease.link().greeting().revision);
     }
     let reviews = call.upstream.links.task_reviews.of(&call);
     call.needs_whole |= !reviews.is_empty();
     call.peer = lease.watch(call.peer);
-    let (edits, open) = (call.edits, call.open.clone());
-    let (upstream, origin) = (call.upstream.clone(), call.origin.clone());
-    let link = lease.link();
-    let may_refuse = !link.is_in_process() && bridge::reports_refusals(link.greeting().revision);
-    // A call can be sent again in another form only if its definition is known.
-    let may_refuse = may_refuse && call.entry.is_some();
-    let again = (may_refuse || upstream.connector().may_need_sign_in()).then(|| Box::new(call.clone()));
-    let ambiguous = AmbiguousQuestionRetry::of(&call, &lease);
+    let edits = call.edits;
+    let open = call.open.clone();
+    let upstream = call.upstream.clone();
+    let origin = call.origin.clone();
+    let second = SecondAttempt::of(&call, &lease);
     let mut answer = send(call, &lease).await;
     // A second attempt takes a lease of its own.
     drop(lease);
-    if let Err(error) = &answer
-        && rejected_request_form(error).is_some()
-        && let Some(again) = again.clone().filter(|again| again.entry.is_some())
-        && let Some(retried) = Box::pin(send_again(again)).await
+    if let Some(attempt) = second.after(&answer)
+        && let Some(retried) = attempt.await
     {
         answer = retried;
-    } else if let Err(error) = &answer
-        && error.kind == Kind::SignIn
-        && let Some(again) = again
-    {
-        answer = Box::pin(send_signed_in(again, error.clone())).await;
-    } else if let Some(ambiguous) = ambiguous.filter(|ambiguous| ambiguous.has_failed(&answer)) {
-        answer = Box::pin(send_apart(ambiguous.call)).await;
     }
     if let Some(open) = open {
         open.reach(Mark::Answered);
@@ -88,12 +58,7 @@ pub(super) async fn route(mut call: Call) -> Answer {
     if matches!(&answer, Ok(_) | Err(CallError { kind: Kind::Reported(_), .. })) {
         upstream.life.answered_call();
     }
-    if let Ok(AnswerBody::Whole(result, _)) = &answer
-        && let Some(error) =
-            unanswerable_question(&origin, result).or_else(|| unknown_result(&origin, result))
-    {
-        answer = Err(error);
-    }
+    let mut answer = fit_for_client(&origin, answer);
     if let Ok(AnswerBody::Whole(result, _)) = &mut answer
         && !reviews.is_empty()
     {
@@ -107,15 +72,48 @@ pub(super) async fn route(mut call: Call) -> Answer {
             relay.hold(Box::new(in_flight));
             Ok(AnswerBody::Stream(relay))
         }
-        Err(error) => {
-            if matches!(error.kind, Kind::Unavailable | Kind::Unreachable | Kind::Lost | Kind::SignIn) {
-                upstream.life.suspect();
-            }
-            let error = if edits.uris.is_some() { with_shown_uri(&upstream, error) } else { error };
-            Err(name_upstream(retriable_rejection(&upstream, error), upstream.name()))
-        }
+        Err(error) => Err(failed(&upstream, edits, error)),
         answer => answer,
     }
+}
+
+/// Leases a link of the upstream that has the name now: if the config has changed since the call arrived, that is the
+/// successor. If the upstream requires a sign-in, the user is asked once.
+async fn lease_current(call: &mut Call) -> Result<(InFlight, Arc<Lease>), CallError> {
+    let mut has_signed_in = false;
+    loop {
+        let in_flight = call.upstream.begin(call.params.len() + call.id.as_bytes().len())?;
+        match lease_link(call).await {
+            Ok(lease) => return Ok((in_flight, Arc::new(lease))),
+            Err(error) => match call.upstream.life.successor() {
+                Some(successor) => call.upstream = successor,
+                None if !has_signed_in && call.upstream.state().phase == Phase::SignIn => {
+                    has_signed_in = true;
+                    Box::pin(sign_in(call, error)).await?;
+                }
+                None => return Err(error),
+            },
+        }
+    }
+}
+
+/// The answer, or an error if the client could not use it: a question that it cannot answer, or an unknown result type.
+fn fit_for_client(origin: &Origin, answer: Answer) -> Answer {
+    if let Ok(AnswerBody::Whole(result, _)) = &answer
+        && let Some(error) = unanswerable_question(origin, result).or_else(|| unknown_result(origin, result))
+    {
+        return Err(error);
+    }
+    answer
+}
+
+/// The error of a call as its client receives it. The upstream is checked if the error suggests that it was lost.
+fn failed(upstream: &Upstream, edits: Edits, error: CallError) -> CallError {
+    if matches!(error.kind, Kind::Unavailable | Kind::Unreachable | Kind::Lost | Kind::SignIn) {
+        upstream.life.suspect();
+    }
+    let error = if edits.uris.is_some() { with_shown_uri(upstream, error) } else { error };
+    name_upstream(retriable_rejection(upstream, error), upstream.name())
 }
 
 /// Sends the call to the upstream and returns the answer. If the call is traced, this is a separate span.

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use toolyard_model::{Answer, AnswerBody, Link};
+use toolyard_model::{Answer, AnswerBody, BoxFuture, Link};
 use toolyard_proto::{CallError, Fault, Kind, Method, Raw, Retry};
 
 use super::{lease_link, send};
@@ -12,16 +12,55 @@ use crate::call::Call;
 use crate::catalog::{ListKind, param_headers};
 use crate::upstream::{Lease, Upstream, can_be_asked};
 
+/// Copies of a call for a second attempt, kept while the first one is under way.
+pub(super) struct SecondAttempt {
+    /// For an upstream that may refuse the form of the request, or may require a sign-in.
+    again: Option<Box<Call>>,
+    ambiguous: Option<AmbiguousQuestionRetry>,
+}
+
+impl SecondAttempt {
+    pub(super) fn of(call: &Call, lease: &Lease) -> Self {
+        let link = lease.link();
+        // A call can be sent again in another form only if its definition is known.
+        let may_refuse = call.entry.is_some()
+            && !link.is_in_process()
+            && bridge::reports_refusals(link.greeting().revision);
+        let again =
+            (may_refuse || call.upstream.connector().may_need_sign_in()).then(|| Box::new(call.clone()));
+        Self { again, ambiguous: AmbiguousQuestionRetry::of(call, lease) }
+    }
+
+    /// The second attempt that the first answer calls for, if any. It yields `None` if the first answer stays.
+    pub(super) fn after(self, answer: &Answer) -> Option<BoxFuture<Option<Answer>>> {
+        match answer {
+            Err(error) if rejected_request_form(error).is_some() => {
+                let again = self.again.filter(|again| again.entry.is_some())?;
+                Some(Box::pin(send_again(again)))
+            }
+            Err(error) if error.kind == Kind::SignIn => {
+                let again = self.again?;
+                let refused = error.clone();
+                Some(Box::pin(async move { Some(send_signed_in(again, refused).await) }))
+            }
+            _ => {
+                let ambiguous = self.ambiguous.filter(|ambiguous| ambiguous.has_failed(answer))?;
+                Some(Box::pin(async move { Some(send_apart(ambiguous.call).await) }))
+            }
+        }
+    }
+}
+
 /// A call on a link that clients share, kept so that it can be repeated on the client's own link if one of its
 /// questions was refused: while calls of several clients are under way, a question may be for any of them.
-pub(super) struct AmbiguousQuestionRetry {
-    pub(super) call: Box<Call>,
+struct AmbiguousQuestionRetry {
+    call: Box<Call>,
     link: Arc<dyn Link>,
 }
 
 impl AmbiguousQuestionRetry {
     /// `None` if that cannot happen, or if it may do harm to carry the call out twice.
-    pub(super) fn of(call: &Call, lease: &Lease) -> Option<Self> {
+    fn of(call: &Call, lease: &Lease) -> Option<Self> {
         let link = lease.link();
         let may_be_refused = link.is_shared()
             && !lease.is_apart()
@@ -35,7 +74,7 @@ impl AmbiguousQuestionRetry {
     }
 
     /// Whether it failed, and a question was refused meanwhile.
-    pub(super) fn has_failed(&self, answer: &Answer) -> bool {
+    fn has_failed(&self, answer: &Answer) -> bool {
         self.link.is_interactive() && has_failed(answer)
     }
 }
@@ -52,7 +91,7 @@ pub(super) fn has_failed(answer: &Answer) -> bool {
 }
 
 /// Sends a call again over a link of the client's own, where its questions are clear.
-pub(super) async fn send_apart(mut call: Box<Call>) -> Answer {
+async fn send_apart(mut call: Box<Call>) -> Answer {
     let lease = Arc::new(lease_link(&call).await?);
     call.peer = lease.watch(call.peer);
     call.sent_again("on a link of the client's own, because several clients could be asked on the first");
@@ -61,7 +100,7 @@ pub(super) async fn send_apart(mut call: Box<Call>) -> Answer {
 
 /// Sends a call again that the upstream refused because of its headers or protocol version, once the upstream's
 /// definitions have been read again. The upstream has not carried the call out.
-pub(super) async fn send_again(mut call: Box<Call>) -> Option<Answer> {
+async fn send_again(mut call: Box<Call>) -> Option<Answer> {
     let upstream = call.upstream.clone();
     if !upstream.renewed().await {
         return None;
@@ -80,7 +119,7 @@ pub(super) async fn send_again(mut call: Box<Call>) -> Option<Answer> {
 
 /// Sends a call again that the upstream refused because the user had not signed in, once the user has. It has not been
 /// carried out.
-pub(super) async fn send_signed_in(mut call: Box<Call>, refused: CallError) -> Answer {
+async fn send_signed_in(mut call: Box<Call>, refused: CallError) -> Answer {
     sign_in(&call, refused).await?;
     let lease = Arc::new(lease_link(&call).await?);
     call.sent_again("after the user has signed in");
@@ -98,7 +137,7 @@ pub(super) async fn sign_in(call: &Call, refused: CallError) -> Result<(), CallE
 }
 
 /// Why the upstream rejected the gateway's own request: its headers or its protocol version.
-pub(super) fn rejected_request_form(error: &CallError) -> Option<&'static str> {
+fn rejected_request_form(error: &CallError) -> Option<&'static str> {
     match &error.kind {
         Kind::HeaderMismatch if error.origin == Fault::Upstream => Some("different headers"),
         Kind::UnsupportedVersion { .. } if error.origin == Fault::Upstream => {
