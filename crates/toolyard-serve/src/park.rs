@@ -15,7 +15,7 @@ use std::time::{Duration, SystemTime};
 use parking_lot::{Mutex, MutexGuard};
 use toolyard_model::peer::Back;
 use toolyard_model::{Answer, AnswerBody, BoxFuture, Keys, Peer, Request, Scope};
-use toolyard_proto::{CallError, Method, Params, Raw};
+use toolyard_proto::{CallError, Method, Params, Raw, Retry};
 
 use super::endpoint::Endpoint;
 use asking_call::AskingCall;
@@ -125,9 +125,11 @@ impl Park {
         let result = call.input_required(&state);
         let mut calls = self.calls();
         if calls.len() >= self.most {
-            return Err(CallError::limit(
-                "too many calls are waiting for their clients to answer; try again later",
-            ));
+            let mut error =
+                CallError::limit("too many calls are waiting for their clients to answer; try again later");
+            // The call was under way when it asked its question.
+            error.retry = Retry::IfIdempotent;
+            return Err(error);
         }
         let expiry = endpoint.ending.child();
         calls.insert(id, Parked { call, _expiry: Owned(expiry.clone()) });

@@ -132,7 +132,9 @@ async fn no_more_calls_are_parked_than_there_is_room_for() {
     let world = world_with(Options { parked: 1, ..Options::default() }).await;
     asked(&world, "ask").await;
     let reply = call(&world, "ask", json!({})).await.json();
-    assert_eq!((&reply["error"]["code"], &reply["error"]["data"]["kind"]), (&json!(-32603), &json!("limit")));
+    let data = &reply["error"]["data"];
+    assert_eq!((&reply["error"]["code"], &data["kind"]), (&json!(-32603), &json!("limit")));
+    assert_eq!(data["retry"], "if-idempotent", "the call was under way when it asked: {reply}");
     until("the call without room is dropped", || world.double.dropped.load(Ordering::SeqCst) == 1).await;
 }
 
