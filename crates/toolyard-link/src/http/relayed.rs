@@ -23,6 +23,8 @@ use super::upstream::{HttpUpstream, root_cause};
 
 pub(super) use events::events;
 
+/// Progress that is held back.
+pub(super) const UNASKED_PROGRESS: &str = "progress, which the client did not ask for";
 pub(super) const TOO_DEEP: &str = "its answer is nested too deep";
 
 /// The rest of a JSON answer that is too large to be read whole.
@@ -117,7 +119,7 @@ impl Client {
     /// The reason why a notification is held back; `None` if it is passed on.
     fn refuses(&self, notification: &Notification) -> Option<&'static str> {
         if notification.method == Method::PROGRESS && !self.wants_progress {
-            return Some("progress, which the client did not ask for");
+            return Some(UNASKED_PROGRESS);
         }
         (notification.method == Method::LOG && self.origin.log_level.get().is_none())
             .then_some("a log message, which the client did not ask for")

@@ -1,5 +1,6 @@
 //! An upstream at an HTTP address: its connections, the headers that every request carries, and its errors.
 
+use std::collections::HashSet;
 use std::error::Error;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,6 +8,7 @@ use std::time::Duration;
 
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST, HeaderValue};
 use http::{HeaderMap, Uri};
+use parking_lot::Mutex;
 use toolyard_model::Scope;
 pub(crate) use toolyard_model::headers::{LAST_EVENT_ID, METHOD, NAME, PROTOCOL_VERSION, SESSION_ID};
 use toolyard_proto::{CallError, Reason};
@@ -19,6 +21,11 @@ use super::{Authorize, HttpSpec, Spare};
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream");
 const EITHER: HeaderValue = HeaderValue::from_static("application/json, text/event-stream");
+
+/// Messages that are held back, besides those that the client did not ask for.
+pub(super) const FOREIGN_ANSWER: &str = "an answer to another request";
+pub(super) const REQUEST: &str = "a request, which modern servers must not send";
+pub(super) const NO_MESSAGE: &str = "an event that is not a message";
 
 /// The hint about a call whose answer was lost.
 pub(crate) const MAY_HAVE_RUN: &str = "the call may have been carried out";
@@ -38,6 +45,8 @@ pub(crate) struct HttpUpstream {
     /// Whether requests carry credentials of `authorize`, or would if there were any.
     is_guarded: AtomicBool,
     pub(super) spare: Option<Arc<Spare>>,
+    /// The kinds of messages that were held back and logged.
+    held_back: Mutex<HashSet<&'static str>>,
 }
 
 impl HttpUpstream {
@@ -79,7 +88,8 @@ impl HttpUpstream {
         let name = name.clone();
         let url = spec.url.clone();
         let target = target(&spec.url);
-        Ok(Self { name, pool, url, target, post, get, authorize, is_guarded, spare: spec.spare.clone() })
+        let (spare, held_back) = (spec.spare.clone(), Mutex::default());
+        Ok(Self { name, pool, url, target, post, get, authorize, is_guarded, spare, held_back })
     }
 
     pub(crate) fn url(&self) -> &Uri {
@@ -161,6 +171,16 @@ impl HttpUpstream {
     /// A predicate of this upstream.
     pub(crate) fn reason(&self, what: impl Into<String>) -> Reason {
         Reason::of_upstream(&self.name, what)
+    }
+
+    /// Logs that a message of the server is not passed on. The first of each kind is logged for users.
+    pub(crate) fn held_back(&self, what: &'static str) {
+        let upstream = &self.name;
+        if self.held_back.lock().insert(what) {
+            tracing::info!(%upstream, what, "held back a message that this server must not send");
+        } else {
+            tracing::debug!(%upstream, what, "held back a message again");
+        }
     }
 
     /// Whether the config sends credentials in `Authorization`.

@@ -138,6 +138,40 @@ async fn progress_and_log_messages_that_the_client_did_not_ask_for_are_held_back
 }
 
 #[tokio::test]
+async fn each_kind_of_message_that_is_held_back_is_logged_once_for_a_server() {
+    let log = tempfile::NamedTempFile::new().unwrap();
+    let logger = tracing_subscriber::fmt().without_time().with_ansi(false).with_target(false);
+    let _logging = tracing::subscriber::set_default(logger.with_writer(log.reopen().unwrap()).finish());
+    let mut setup = setup().await;
+    for relay in [true, true, false] {
+        let answer = answered(&mut setup, relay, async move |exchange: Exchange| {
+            let stream = exchange.events();
+            tokio::spawn(async move {
+                for event in [PROGRESS, LOG, FOREIGN, REQUEST, GARBAGE, ALIVE, PROGRESS, RIGHT] {
+                    stream.text(event).await;
+                }
+            });
+        });
+        match answer.await {
+            Ok(AnswerBody::Stream(mut relay)) => assert!(soon(drain(&mut relay)).await.1.is_none()),
+            read => assert_eq!(whole(read), json!({ "n": 1 })),
+        }
+    }
+    let logged = std::fs::read_to_string(log.path()).unwrap();
+    let expected = [
+        "progress, which the client did not ask for",
+        "a log message, which the client did not ask for",
+        "an answer to another request",
+        "a request, which modern servers must not send",
+        "an event that is not a message",
+    ];
+    let expected = expected.map(|what| {
+        format!(" INFO held back a message that this server must not send upstream=far what={what:?}\n")
+    });
+    assert_eq!(logged, expected.concat());
+}
+
+#[tokio::test]
 async fn a_question_that_the_client_cannot_answer_is_an_error_of_the_upstream() {
     let asks = "data: {\"jsonrpc\":\"2.0\",\"id\":\"seven\",\"result\":{\"resultType\":\"input_required\",\"inputRequests\":{\"q\":{\"method\":\"roots/list\",\"params\":{}}}}}\n\n";
     let (all, error) = streamed(Box::leak(Box::new([asks]))).await;

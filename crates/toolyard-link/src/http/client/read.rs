@@ -8,9 +8,9 @@ use toolyard_proto::{CallError, Id, Message, Method, Notification, Raw, Response
 
 use crate::http::body::{Content, ReadError, content, read_whole};
 use crate::http::connections::Arriving;
-use crate::http::relayed;
+use crate::http::relayed::{self, UNASKED_PROGRESS};
 use crate::http::sse::EventStream;
-use crate::http::upstream::HttpUpstream;
+use crate::http::upstream::{FOREIGN_ANSWER, HttpUpstream, NO_MESSAGE, REQUEST};
 
 /// Reads an answer whole; notifications on the way go to `peer`.
 pub(crate) struct AnswerReader<'a> {
@@ -57,10 +57,15 @@ impl AnswerReader<'_> {
                 Ok(Message::Notification(notification)) if self.may_pass(&notification) => {
                     self.peer.notify(plain(notification, self.listens));
                 }
-                Ok(Message::Notification(_)) => self.peer.alive(),
+                Ok(Message::Notification(_)) => {
+                    self.upstream.held_back(UNASKED_PROGRESS);
+                    self.peer.alive();
+                }
                 Err(error) if error.is_answer => return Err(self.upstream.bad_answer(&error.message)),
-                // The answer to another request. A modern server sends no requests; without data it is not a message at all.
-                Ok(Message::Response(_) | Message::Request(_)) | Err(_) => {}
+                Ok(Message::Response(_)) => self.upstream.held_back(FOREIGN_ANSWER),
+                Ok(Message::Request(_)) => self.upstream.held_back(REQUEST),
+                Err(_) if event.data.is_empty() => {}
+                Err(_) => self.upstream.held_back(NO_MESSAGE),
             }
         }
         Err(self.upstream.lost("the stream ended before the answer"))

@@ -18,7 +18,7 @@ use toolyard_proto::{CallError, Id, Message};
 use super::{Client, TOO_DEEP};
 use crate::http::client::is_same_id;
 use crate::http::connections::Arriving;
-use crate::http::upstream::{HttpUpstream, root_cause};
+use crate::http::upstream::{FOREIGN_ANSWER, HttpUpstream, NO_MESSAGE, REQUEST, root_cause};
 
 /// A comment, which clients skip.
 const ALIVE: &[u8] = b":\n\n";
@@ -82,9 +82,9 @@ impl CheckedEvents {
                     self.searched = Searched::default();
                     match self.judge_and_note(&event)? {
                         EventVerdict::Pass | EventVerdict::Answer => passing.extend_from_slice(&event),
-                        EventVerdict::HoldBack(what) => self.held_back(what),
+                        EventVerdict::HoldBack(what) => self.upstream.held_back(what),
                         EventVerdict::Replace(what) => {
-                            self.held_back(what);
+                            self.upstream.held_back(what);
                             passing.extend_from_slice(ALIVE);
                         }
                     }
@@ -121,9 +121,7 @@ impl CheckedEvents {
                 self.client.refuses(&notification).map_or(EventVerdict::Pass, EventVerdict::Replace)
             }
             Ok(Message::Response(response)) => match &response.id {
-                Some(found) if !is_same_id(found, &self.id) => {
-                    EventVerdict::HoldBack("an answer to another request")
-                }
+                Some(found) if !is_same_id(found, &self.id) => EventVerdict::HoldBack(FOREIGN_ANSWER),
                 _ => {
                     if let Some(why) =
                         response.outcome.as_ref().ok().and_then(|result| self.client.withholds(result))
@@ -133,16 +131,10 @@ impl CheckedEvents {
                     EventVerdict::Answer
                 }
             },
-            Ok(Message::Request(_)) => {
-                EventVerdict::HoldBack("a request, which modern servers must not send")
-            }
+            Ok(Message::Request(_)) => EventVerdict::HoldBack(REQUEST),
             Err(error) if error.is_answer => return Err(self.upstream.bad_answer(&error.message)),
-            Err(_) => EventVerdict::HoldBack("an event that is not a message"),
+            Err(_) => EventVerdict::HoldBack(NO_MESSAGE),
         })
-    }
-
-    fn held_back(&self, what: &str) {
-        tracing::debug!(upstream = %self.upstream.name, what, "held back an event of a relayed answer");
     }
 
     fn next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, CallError>>> {
