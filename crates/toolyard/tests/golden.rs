@@ -30,6 +30,24 @@ fn the_result_can_be_printed_as_json() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
+#[test]
+fn the_readme_shows_what_validate_prints_for_its_config() {
+    let readme = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../README.md");
+    let readme = std::fs::read_to_string(readme).unwrap();
+    let (_, part) = readme.split_once("\n## Config\n").unwrap();
+    let block = |start: &str| part.split_once(start).unwrap().1.split_once("```").unwrap().0;
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("toolyard.toml"), block("```toml\n")).unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_toolyard"))
+        .args(["validate", "--config", "toolyard.toml"])
+        .current_dir(folder.path())
+        .env_clear()
+        .output()
+        .unwrap();
+    let printed = String::from_utf8([output.stderr, output.stdout].concat()).unwrap();
+    assert_eq!(printed, block("```console\n$ toolyard validate --config toolyard.toml\n"));
+}
+
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden")
 }
