@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
+use serde_json::json;
 
 use crate::yard::{Gateway, Yard, command_line, none, soon, within};
 
@@ -83,6 +84,38 @@ fn the_start_timeout_can_be_set() {
         let reason = gateway.upstream("hangs")["reason"].to_string();
         if reason.contains("within 1s") { Ok(()) } else { Err(reason) }
     });
+    stop(&yard, gateway);
+}
+
+#[test]
+fn the_start_timeout_counts_from_the_turn_of_a_server() {
+    let at_a_time = 2 * std::thread::available_parallelism().unwrap().get();
+    let held: Vec<String> = (0..at_a_time).map(|number| format!("held{number}")).collect();
+    let yard = Yard::new(&held.iter().map(String::as_str).collect::<Vec<_>>());
+    let gateway = yard.start();
+    soon("all turns are taken", || {
+        let mut states = held.iter().map(|id| gateway.upstream(id)["state"].clone());
+        if states.all(|state| state == "starting") { Ok(()) } else { Err("a server has no turn".to_owned()) }
+    });
+    let args = "command = \"sh\"\nargs = [\"upstream.sh\", \"good\"]\nera = \"legacy\"\n";
+    yard.also(&format!("[upstreams.late]\n{args}start_timeout = 3\n"));
+    let late = || {
+        let all = gateway.call("yard__upstreams", &json!({}))["structuredContent"]["upstreams"].clone();
+        all.as_array().unwrap().iter().find(|upstream| upstream["id"] == "late").cloned()
+    };
+    let waits = "it waits for its turn to start";
+    soon("it waits", || late().filter(|late| late["reason"] == waits).ok_or_else(|| format!("{:?}", late())));
+    let longer = Instant::now() + Duration::from_secs(4);
+    while Instant::now() < longer {
+        let late = late().unwrap();
+        assert_eq!((&late["state"], &late["reason"]), (&"discovered".into(), &waits.into()), "{late}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    std::fs::write(yard.folder().join("release"), "").unwrap();
+    let started = soon("it has started", || {
+        late().filter(|late| late["state"] == "active").ok_or_else(|| format!("{:?}", late()))
+    });
+    assert_eq!(started["failures"], 0, "{started}");
     stop(&yard, gateway);
 }
 

@@ -47,6 +47,7 @@ case $how in
   exits) echo 'no such database' >&2; exit 4 ;;
   hangs) while read -r line; do :; done; sleep 600 ;;
   forks) leave_behind ;;
+  held*) until [ -e release ]; do sleep 0.1; done ;;
 esac
 
 while read -r line; do
