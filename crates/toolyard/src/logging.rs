@@ -2,11 +2,15 @@
 //! `TOOLYARD_LOG` decides in detail, flags and the config roughly.
 
 use std::backtrace::{Backtrace, BacktraceStatus};
-use std::io::{self, IsTerminal, Write};
+use std::fmt;
+use std::io::IsTerminal;
 use std::panic::PanicHookInfo;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use tracing::field::Field;
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::field::MakeExt;
+use tracing_subscriber::fmt::format::{Writer, debug_fn};
 
 use toolyard_config::{LogConfig, LogFormat, LogLevel};
 use toolyard_proto::visible;
@@ -108,7 +112,7 @@ pub(crate) fn start(wish: &Wish) -> Result<(), String> {
     match wish.format() {
         LogFormat::Text => {
             let is_coloured = std::io::stderr().is_terminal() && say::colours_are_wanted();
-            builder.with_ansi(is_coloured).with_writer(|| OneLine(std::io::stderr())).init();
+            builder.with_ansi(is_coloured).fmt_fields(debug_fn(write_field).delimited(" ")).init();
         }
         LogFormat::Json => {
             builder.json().flatten_event(true).with_current_span(false).with_span_list(false).init();
@@ -119,30 +123,17 @@ pub(crate) fn start(wish: &Wish) -> Result<(), String> {
     Ok(())
 }
 
-/// Writes each record on one line. Fields hold text of others (stderr output of servers, names of apps), which
-/// must neither act on a terminal nor forge a record.
-struct OneLine<W>(W);
-
-/// The escape sequences with which records are coloured.
-const OWN_SEQUENCES: [u8; 10] = [0, 1, 2, 3, 31, 32, 33, 34, 35, 36];
-
-impl<W: Write> Write for OneLine<W> {
-    /// A record comes in one piece, its line end included.
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let record = String::from_utf8_lossy(bytes);
-        let (line, end) = record.strip_suffix('\n').map_or((&*record, ""), |line| (line, "\n"));
-        let mut line = visible::line(line).into_owned();
-        if line.contains("\\u{1b}[") {
-            for code in OWN_SEQUENCES {
-                line = line.replace(&format!("\\u{{1b}}[{code}m"), &format!("\x1b[{code}m"));
-            }
+/// Writes one field of a record. Values hold text of others (stderr output of servers, names of apps), which must
+/// neither act on a terminal nor forge a record; so they are escaped before the record gets its colours.
+fn write_field(writer: &mut Writer<'_>, field: &Field, value: &dyn fmt::Debug) -> fmt::Result {
+    let value = format!("{value:?}");
+    let value = visible::line(&value);
+    match field.name().trim_start_matches("r#") {
+        "message" => writer.write_str(&value),
+        name if writer.has_ansi_escapes() => {
+            write!(writer, "\x1b[3m{name}\x1b[0m\x1b[2m=\x1b[0m{value}")
         }
-        self.0.write_all(format!("{line}{end}").as_bytes())?;
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.0.flush()
+        name => write!(writer, "{name}={value}"),
     }
 }
 
@@ -163,20 +154,13 @@ pub(crate) fn is_for_programs() -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{self, Write};
     use std::sync::Arc;
 
     use parking_lot::Mutex;
     use tracing_subscriber::fmt::MakeWriter;
 
     use super::*;
-
-    #[test]
-    fn a_record_stays_on_one_line_whatever_its_fields_hold() {
-        let mut written = OneLine(Vec::new());
-        written.write_all(b"INFO app=x\nERROR forged\x1b[2J\r\x1b[32mgreen\x1b[0m\n").unwrap();
-        let expected = "INFO app=x\\nERROR forged\\u{1b}[2J\\r\x1b[32mgreen\x1b[0m\n";
-        assert_eq!(String::from_utf8(written.0).unwrap(), expected);
-    }
 
     /// Keeps what is written.
     #[derive(Clone)]
@@ -208,6 +192,37 @@ mod tests {
             format: None,
             config: LogConfig::default(),
         }
+    }
+
+    /// A record whose message and fields hold text of others.
+    fn record(is_coloured: bool) -> String {
+        let printed = Arc::<Mutex<Vec<u8>>>::default();
+        let subscriber = tracing_subscriber::fmt()
+            .without_time()
+            .with_ansi(is_coloured)
+            .with_writer(Kept(printed.clone()))
+            .fmt_fields(debug_fn(write_field).delimited(" "))
+            .finish();
+        tracing::subscriber::with_default(subscriber, || {
+            let app = "x\nERROR forged\x1b[2J\r";
+            let line = r"\u{1b}[31mred";
+            tracing::info!(target: "t", %app, %line, tool = "\x1b[31m", "\x1b[32mgreen\x1b[0m");
+        });
+        String::from_utf8(printed.lock().clone()).unwrap()
+    }
+
+    #[test]
+    fn a_record_stays_on_one_line_and_text_of_others_has_no_colours() {
+        let message = r"\u{1b}[32mgreen\u{1b}[0m";
+        let (app, line, tool) = (r"x\nERROR forged\u{1b}[2J\r", r"\u{1b}[31mred", r#""\u{1b}[31m""#);
+        let plain = format!(" INFO t: {message} app={app} line={line} tool={tool}\n");
+        assert_eq!(record(false), plain);
+        let coloured = record(true);
+        let (head, fields) = coloured.split_once(message).unwrap();
+        assert_eq!(head, "\x1b[32m INFO\x1b[0m \x1b[2mt\x1b[0m\x1b[2m:\x1b[0m ");
+        let field = |name: &str, value: &str| format!(" \x1b[3m{name}\x1b[0m\x1b[2m=\x1b[0m{value}");
+        let expected = [field("app", app), field("line", line), field("tool", tool), "\n".to_owned()];
+        assert_eq!(fields, expected.concat());
     }
 
     #[test]
