@@ -39,10 +39,13 @@ fn cut(folder: &Path) -> io::Result<()> {
         return Ok(());
     }
     let mut log = File::options().read(true).write(true).open(&path)?;
-    let mut end = Vec::new();
+    let mut old = File::create(folder.join(OLD_FILE))?;
     log.seek(SeekFrom::Start(length - KEPT))?;
-    log.by_ref().take(KEPT).read_to_end(&mut end)?;
-    fs::write(folder.join(OLD_FILE), end)?;
+    io::copy(&mut log.by_ref().take(KEPT), &mut old)?;
+    // The log is stderr, and the gateway writes each record under the lock of stderr. While this thread holds it, no
+    // record is written between the last read and the cut.
+    let _no_record = io::stderr().lock();
+    io::copy(&mut log, &mut old)?;
     log.set_len(0)
 }
 
@@ -65,5 +68,25 @@ mod tests {
         writer.write_all(b"after\n").unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"after\n");
         assert_eq!(fs::metadata(folder.path().join(OLD_FILE)).unwrap().len(), KEPT);
+    }
+
+    #[test]
+    fn a_record_that_is_written_while_the_log_is_cut_is_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let old = folder.path().join(OLD_FILE);
+        let mut log = File::options().create(true).append(true).open(folder.path().join(FILE)).unwrap();
+        log.write_all(&vec![b'x'; usize::try_from(MAX_LENGTH + 1).unwrap()]).unwrap();
+        let writing = io::stderr().lock();
+        std::thread::scope(|scope| {
+            let cutting = scope.spawn(|| cut(folder.path()).unwrap());
+            while fs::metadata(&old).map_or(0, |about| about.len()) < KEPT {
+                assert!(!cutting.is_finished(), "the end of the log was not kept");
+                std::thread::yield_now();
+            }
+            log.write_all(b"record\n").unwrap();
+            drop(writing);
+        });
+        assert!(fs::read(&old).unwrap().ends_with(b"xrecord\n"));
+        assert_eq!(log.metadata().unwrap().len(), 0);
     }
 }
