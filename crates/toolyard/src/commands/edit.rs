@@ -130,9 +130,14 @@ impl Draft {
         true
     }
 
-    /// The text before a section that is added.
-    fn space(&self) -> &'static str {
-        if self.document.to_string().trim().is_empty() { "" } else { "\n" }
+    /// The text before a section that is added. The comments of a file without sections stay above it.
+    fn space(&mut self) -> String {
+        if !self.document.is_empty() {
+            return "\n".to_owned();
+        }
+        let comments = self.document.trailing().as_str().unwrap_or_default().trim_end().to_owned();
+        self.document.set_trailing("");
+        if comments.is_empty() { comments } else { comments + "\n\n" }
     }
 
     fn section(&mut self, key: &str) -> &mut Item {
