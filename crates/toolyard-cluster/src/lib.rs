@@ -7,6 +7,7 @@
 pub mod ownership;
 mod approval_store;
 mod approvals;
+mod audit_copy;
 mod catalog;
 mod clock;
 mod credentials;
@@ -58,6 +59,7 @@ use ship::Shipper;
 use tls::{Identity, NodeAcceptor};
 use tunnel::Tunnels;
 
+pub use audit_copy::{AuditCopyError, CopiedRecord, read_audit};
 pub use links::LinkContext;
 pub use ship::AuditRecords;
 pub use store::{Credentials, NatsSettings, StoreError};
@@ -250,6 +252,7 @@ impl Cluster {
             replicas: nats.replicas,
             node: shared.node_name(),
             gateway: shared.state().own.gateway.clone(),
+            keys: shared.keys.clone(),
             records,
             shipped: shared.shipped.clone(),
         }

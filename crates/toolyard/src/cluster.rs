@@ -18,9 +18,9 @@ use toolyard_serve::Endpoint;
 use crate::connect::ConnectContext;
 
 #[cfg(feature = "cluster")]
-pub(crate) use with::Node;
+pub(crate) use with::{Node, read_audit};
 #[cfg(not(feature = "cluster"))]
-pub(crate) use without::Node;
+pub(crate) use without::{Node, read_audit};
 
 /// Reports on the cluster through the control API.
 fn add_routes(gateway: &Gateway, node: Option<Node>) {

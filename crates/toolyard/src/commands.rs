@@ -67,7 +67,7 @@ pub(crate) enum OtherCommand {
     Deny(approve::DenyArgs),
     /// Write the tools of the servers in a config to the lock file beside it.
     Lock(lock::LockArgs),
-    /// Show the nodes of the cluster and what they own.
+    /// Show the nodes of the cluster, or the records of their calls.
     #[command(subcommand)]
     Cluster(cluster::ClusterCommand),
     /// Join a team's cluster, and export only the named upstreams.

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use anyhow::{Context as _, Result};
 use parking_lot::Mutex;
 use serde_json::Value;
-use toolyard_cluster::{AuditRecords, Cluster, ClusterSettings, Credentials, LinkContext, NatsSettings};
+use toolyard_cluster::{
+    AuditRecords, Cluster, ClusterSettings, CopiedRecord, Credentials, LinkContext, NatsSettings,
+};
 use toolyard_config::{ClusterConfig, ClusterCredentials, Config};
 use toolyard_core::{Connect, Gateway};
 use toolyard_model::{Keys, Nodes, Scope, SharedSecrets};
@@ -88,6 +90,17 @@ impl Node {
     pub(crate) async fn end(&self) {
         self.cluster.end().await;
     }
+}
+
+/// Passes on every record that nodes have copied into NATS, with the name of its node; nothing as the record if the key
+/// of the config does not open it.
+pub(crate) async fn read_audit(
+    cluster: &ClusterConfig,
+    follow: bool,
+    mut show: impl FnMut(String, Option<Value>) -> bool,
+) -> Result<()> {
+    let show = |CopiedRecord { node, record }| show(node, record);
+    Ok(toolyard_cluster::read_audit(nats(cluster), cluster.key.as_bytes(), follow, show).await?)
 }
 
 /// The records of the audit in this file, read as they are asked for.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use serde_json::Value;
-use toolyard_config::Config;
+use toolyard_config::{ClusterConfig, Config};
 use toolyard_core::{Connect, Gateway};
 use toolyard_model::{Keys, Nodes, Scope, SharedSecrets};
 use toolyard_proto::name::UpstreamId;
@@ -62,4 +62,13 @@ impl Node {
     pub(crate) async fn end(&self) {
         match *self {}
     }
+}
+
+#[expect(clippy::unused_async, reason = "has the form of the one with the feature")]
+pub(crate) async fn read_audit(
+    _: &ClusterConfig,
+    _: bool,
+    _: impl FnMut(String, Option<Value>) -> bool,
+) -> Result<()> {
+    anyhow::bail!("this program was built without clusters")
 }

@@ -1,4 +1,5 @@
-//! `toolyard cluster status`: the nodes of the cluster and what they own, as the running gateway sees them.
+//! `toolyard cluster`: the nodes of the cluster and what they own, as the running gateway sees them; and the copies of
+//! the audits of all nodes, which it reads from NATS itself.
 
 use clap::{Args, Subcommand};
 use serde_json::Value;
@@ -6,13 +7,15 @@ use serde_json::Value;
 use super::live;
 use super::manage::{Address, control, no_socket, running};
 use crate::cli::Common;
-use crate::failure::Failure;
-use crate::say;
+use crate::failure::{Failure, refused};
+use crate::{cluster, say, settings};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ClusterCommand {
     /// Show the nodes of the cluster and what they own.
     Status(StatusArgs),
+    /// Print the records of calls that nodes have copied into NATS, one JSON object per line.
+    Audit(AuditArgs),
 }
 
 #[derive(Debug, Args)]
@@ -22,8 +25,56 @@ pub(crate) struct StatusArgs {
     json: bool,
 }
 
+#[derive(Debug, Args)]
+pub(crate) struct AuditArgs {
+    /// Print new records as they are copied.
+    #[arg(short, long)]
+    follow: bool,
+}
+
 pub(super) fn cluster(common: &Common, command: &ClusterCommand) -> Result<(), Failure> {
-    let ClusterCommand::Status(args) = command;
+    match command {
+        ClusterCommand::Status(args) => status(common, args),
+        ClusterCommand::Audit(args) => audit(common, args),
+    }
+}
+
+/// Fails if the program was built without clusters.
+pub(super) fn needs_clusters() -> Result<(), Failure> {
+    if cfg!(feature = "cluster") {
+        return Ok(());
+    }
+    Err(refused("this program was built without clusters", "build it with `--features cluster`"))
+}
+
+fn audit(common: &Common, args: &AuditArgs) -> Result<(), Failure> {
+    let settings = settings::read(common)?;
+    let Some(cluster) = &settings.config.cluster else {
+        let help = "name the config of a node with --config, or join a cluster with `toolyard join`";
+        return Err(refused("the config has no [cluster]", help));
+    };
+    needs_clusters()?;
+    let mut unread = 0_u64;
+    let show = |node, record: Option<Value>| {
+        match record {
+            Some(mut record) => {
+                record["node"] = Value::String(node);
+                say::result(record);
+            }
+            None => unread += 1,
+        }
+        !say::is_lost()
+    };
+    live::block_on(cluster::read_audit(cluster, args.follow, show))??;
+    if unread > 0 {
+        say::line(format_args!(
+            "note: {unread} records were left out: the `key` of [cluster] does not open them"
+        ));
+    }
+    Ok(())
+}
+
+fn status(common: &Common, args: &StatusArgs) -> Result<(), Failure> {
     let running = running(common)?;
     let socket = running.socket.as_deref().ok_or_else(no_socket)?;
     let status = live::block_on(control(&Address::Socket(socket), "/cluster", None))??;

@@ -48,10 +48,7 @@ pub(crate) struct JoinArgs {
 }
 
 pub(super) fn join(common: &Common, args: &JoinArgs) -> Result<(), Failure> {
-    if !cfg!(feature = "cluster") {
-        let help = "build it with `--features cluster`";
-        return Err(refused("this program was built without clusters", help));
-    }
+    super::cluster::needs_clusters()?;
     let mut draft = Draft::open(common, &Where { project: false })?;
     let table = section(args)?;
     if !draft.insert_section("cluster", table) {

@@ -107,7 +107,7 @@ fn what_changes_while_nats_is_away_is_seen_afterwards() {
     let answer = world.node("b").call("Clock__who", &json!({ "word": "hi" }));
     assert_eq!(answer, Ok(format!("Clock {} hi", clock.pid())));
     eventually("the records of calls without NATS", || {
-        let records = world.nats.stream("toolyard_audit");
+        let records = world.audit("a");
         let is_ended = |record: &&Value| {
             record["what"] == "ended" && record["method"] == "tools/call" && record["node"] == "a"
         };

@@ -142,20 +142,6 @@ impl Nats {
         lines.0.get_mut().write_all(format!("SUB {subject} 2\r\n").as_bytes()).unwrap();
         (0..count).for_each(|_| drop(lines.next()));
     }
-
-    /// What a stream of audits holds, each record with the node that its subject names.
-    pub(crate) fn stream(&self, name: &str) -> Vec<Value> {
-        let mut lines = Lines::connect(self.servers[0].port);
-        let read = |number: u64| {
-            let answer = lines.ask(&format!("$JS.API.STREAM.MSG.GET.{name}"), &json!({ "seq": number }));
-            let message = answer.get("message")?.clone();
-            let data = BASE64.decode(message["data"].as_str()?.as_bytes()).ok()?;
-            let mut record: Value = serde_json::from_slice(&data).ok()?;
-            record["node"] = message["subject"].as_str()?.split('.').nth(2)?.into();
-            Some(record)
-        };
-        (1..).map_while(read).collect()
-    }
 }
 
 /// A client that asks one thing after the other, in the text protocol of NATS.

@@ -157,6 +157,13 @@ impl World {
         toolyard(&self.path(name)).args(words).output().unwrap()
     }
 
+    /// The copies of the audits of all nodes, read by a node that need not run; nothing as long as there is none.
+    pub(crate) fn audit(&self, name: &str) -> Vec<Value> {
+        let output = self.run_in(name, &["cluster", "audit"]);
+        let text = String::from_utf8(output.stdout).unwrap();
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+
     /// Ends a node without a word.
     pub(crate) fn kill(&mut self, name: &str) {
         let mut node = self.nodes.remove(name).unwrap();
