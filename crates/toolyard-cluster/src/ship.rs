@@ -11,6 +11,9 @@ use async_nats::jetstream::Context;
 use async_nats::jetstream::context::PublishAckFuture;
 use async_nats::jetstream::stream::{Config, LastRawMessageErrorKind, Stream};
 use bytes::Bytes;
+use data_encoding::HEXLOWER;
+use ring::digest::{SHA256, digest};
+use serde_json::Value;
 use tokio::time::sleep;
 use toolyard_model::Keys;
 
@@ -81,12 +84,10 @@ impl Shipper {
             ..Config::default()
         });
         let stream = stream.await.map_err(|error| error.to_string())?;
-        let mut last = self.last(&stream).await?;
+        let mut last = self.start(&stream).await?;
         loop {
             self.shipped.store(last, Ordering::Relaxed);
-            let records = self.records.clone();
-            let batch = tokio::task::spawn_blocking(move || records(last, BATCH)).await;
-            let batch = batch.map_err(|error| error.to_string())??;
+            let batch = self.read(last, BATCH).await?;
             if batch.is_empty() {
                 sleep(PAUSE).await;
                 continue;
@@ -102,9 +103,15 @@ impl Shipper {
         }
     }
 
+    async fn read(&self, after: i64, most: usize) -> Result<Vec<(i64, String)>, String> {
+        let records = self.records.clone();
+        let read = tokio::task::spawn_blocking(move || records(after, most)).await;
+        read.map_err(|error| error.to_string())?
+    }
+
     async fn send(&self, number: i64, record: &str) -> Result<PublishAckFuture, String> {
         let mut headers = HeaderMap::new();
-        headers.insert("Nats-Msg-Id", format!("{}-{number}", self.gateway));
+        headers.insert("Nats-Msg-Id", format!("{}-{number}-{}", self.gateway, short_digest(record)));
         headers.insert(NUMBER, number.to_string());
         let subject = self.subject();
         let sealed = self.keys.seal(&purpose(&subject, number), record.as_bytes());
@@ -112,15 +119,59 @@ impl Shipper {
         sent.await.map_err(|error| error.to_string())
     }
 
-    /// The number of the last record of this gateway in the stream; 0 if there is none.
-    async fn last(&self, stream: &Stream) -> Result<i64, String> {
-        match stream.get_last_raw_message_by_subject(&self.subject()).await {
-            Ok(message) => number(&message.headers)
-                .ok_or_else(|| "the last record in the stream has no number".to_owned()),
-            Err(error) if error.kind() == LastRawMessageErrorKind::NoMessageFound => Ok(0),
+    /// The number of the record after which copying goes on.
+    async fn start(&self, stream: &Stream) -> Result<i64, String> {
+        let Some(copied) = self.last(stream).await? else { return Ok(0) };
+        let here = self.read(copied.number - 1, 1).await?;
+        let start = resume(&copied, here.first());
+        if start < copied.number {
+            tracing::warn!(target: "cluster", copied = copied.number, "the audit of this node does not have the last record that was copied: all of its records are copied");
+        }
+        Ok(start)
+    }
+
+    /// The last record of this gateway in the stream.
+    async fn last(&self, stream: &Stream) -> Result<Option<Copied>, String> {
+        let subject = self.subject();
+        match stream.get_last_raw_message_by_subject(&subject).await {
+            Ok(message) => {
+                let number = number(&message.headers).ok_or("the last record in the stream has no number")?;
+                let record = open(&self.keys, &subject, number, &message.payload);
+                Ok(Some(Copied { number, hash: record.as_deref().and_then(hash) }))
+            }
+            Err(error) if error.kind() == LastRawMessageErrorKind::NoMessageFound => Ok(None),
             Err(error) => Err(error.to_string()),
         }
     }
+}
+
+/// A record that the stream has.
+struct Copied {
+    number: i64,
+    /// Nothing if it cannot be opened.
+    hash: Option<String>,
+}
+
+/// After which record to go on, given the first record here from the number that was copied last. An audit that does not
+/// have this record began again, or lost its end when the machine failed: its numbers are used a second time.
+fn resume(copied: &Copied, here: Option<&(i64, String)>) -> i64 {
+    match here {
+        // The record was removed here because of its age, or for room.
+        Some((number, _)) if *number > copied.number => copied.number,
+        Some((_, record)) if copied.hash.is_none() || hash(record.as_bytes()) == copied.hash => copied.number,
+        _ => 0,
+    }
+}
+
+/// The hash that the chain of the audit has at a record.
+fn hash(record: &[u8]) -> Option<String> {
+    let record: Value = serde_json::from_slice(record).ok()?;
+    record["hash"].as_str().map(str::to_owned)
+}
+
+/// Distinguishes records with the same number.
+fn short_digest(record: &str) -> String {
+    HEXLOWER.encode(&digest(&SHA256, record.as_bytes()).as_ref()[..8])
 }
 
 #[cfg(test)]
@@ -139,5 +190,26 @@ mod tests {
         assert_eq!(open(8, "toolyard.audit.a.x", 3), None);
         assert_eq!(open(7, "toolyard.audit.a.x", 4), None);
         assert_eq!(open(7, "toolyard.audit.b.x", 3), None);
+    }
+
+    #[test]
+    fn copying_goes_on_after_the_last_record_unless_the_audit_began_again() {
+        let copied = |hash: Option<&str>| Copied { number: 7, hash: hash.map(str::to_owned) };
+        let here = |number: i64, hash: &str| Some((number, format!("{{\"hash\":\"{hash}\"}}")));
+        for (copied, here, start) in [
+            (copied(Some("x")), here(7, "x"), 7),
+            (copied(Some("x")), here(9, "y"), 7),
+            (copied(None), here(7, "y"), 7),
+            // The numbers here began again, and are smaller or belong to other records.
+            (copied(Some("x")), None, 0),
+            (copied(Some("x")), here(7, "y"), 0),
+        ] {
+            assert_eq!(resume(&copied, here.as_ref()), start, "{here:?}");
+        }
+    }
+
+    #[test]
+    fn records_with_the_same_number_are_told_apart() {
+        assert_ne!(short_digest("{\"id\":1,\"hash\":\"x\"}"), short_digest("{\"id\":1,\"hash\":\"y\"}"));
     }
 }
