@@ -13,7 +13,7 @@ use async_nats::client::RequestErrorKind;
 use async_nats::{Client, Message, Subject, Subscriber};
 use bytes::{BufMut as _, Bytes, BytesMut};
 use data_encoding::HEXLOWER;
-use futures_util::StreamExt as _;
+use futures_util::{Stream, StreamExt as _};
 use ring::digest::{SHA256, digest};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, ReadHalf, WriteHalf};
 use tokio::sync::Semaphore;
@@ -138,6 +138,23 @@ struct Pump {
     permit: Option<tokio::sync::OwnedSemaphorePermit>,
 }
 
+/// Where the messages of one side go.
+trait Outgoing {
+    /// Whether it could be sent.
+    fn send(&self, frame: Bytes) -> impl Future<Output = bool> + Send;
+}
+
+struct ToNode {
+    client: Client,
+    to: Subject,
+}
+
+impl Outgoing for ToNode {
+    async fn send(&self, frame: Bytes) -> bool {
+        self.client.publish(self.to.clone(), frame).await.is_ok()
+    }
+}
+
 /// What both directions of a stream know of each other.
 struct Counts {
     /// What this side has sent, and what it may send in all.
@@ -151,73 +168,75 @@ struct Counts {
 impl Pump {
     fn begin(self, scope: &Scope) -> DuplexStream {
         let (near, far) = tokio::io::duplex(CHUNK);
-        scope.spawn(self.run(far));
-        near
-    }
-
-    async fn run(self, stream: DuplexStream) {
         let Self { client, incoming, to, permit } = self;
-        let _permit = permit;
-        let (read, write) = tokio::io::split(stream);
-        let counts = Counts {
-            sent: AtomicU64::new(0),
-            allowed: AtomicU64::new(CREDIT as u64),
-            credit: Semaphore::new(CREDIT),
-            taken: AtomicU64::new(0),
-        };
-        let receiving = receive(&client, incoming, &to, write, &counts);
-        let sending = send(&client, &to, read, &counts);
-        tokio::pin!(receiving, sending);
-        tokio::select! {
-            // Dropping the other half of the stream ends it for its user, too.
-            () = &mut receiving => {}
-            () = &mut sending => drop(timeout(LINGER, receiving).await),
-        }
-        let _ = client.publish(to.clone(), frame(END, &[counts.sent.load(Ordering::Relaxed)], &[])).await;
+        scope.spawn(async move {
+            let _permit = permit;
+            carry(far, incoming.map(|message| message.payload), &ToNode { client, to }).await;
+        });
+        near
     }
 }
 
+/// Carries a stream in messages until it has ended or is broken.
+async fn carry(stream: DuplexStream, incoming: impl Stream<Item = Bytes> + Unpin, outgoing: &impl Outgoing) {
+    let (read, write) = tokio::io::split(stream);
+    let counts = Counts {
+        sent: AtomicU64::new(0),
+        allowed: AtomicU64::new(CREDIT as u64),
+        credit: Semaphore::new(CREDIT),
+        taken: AtomicU64::new(0),
+    };
+    let receiving = receive(outgoing, incoming, write, &counts);
+    let sending = send(outgoing, read, &counts);
+    tokio::pin!(receiving, sending);
+    tokio::select! {
+        // Dropping the other half of the stream ends it for its user, too.
+        () = &mut receiving => {}
+        () = &mut sending => drop(timeout(LINGER, receiving).await),
+        () = beat(outgoing, &counts) => {}
+    }
+    outgoing.send(frame(END, &[counts.sent.load(Ordering::Relaxed)], &[])).await;
+}
+
 /// Reads from the stream and sends, as far as there is credit.
-async fn send(client: &Client, to: &Subject, mut read: ReadHalf<DuplexStream>, counts: &Counts) {
+async fn send(outgoing: &impl Outgoing, mut read: ReadHalf<DuplexStream>, counts: &Counts) {
     let mut buffer = vec![0; CHUNK];
     while let Ok(length @ 1..) = read.read(&mut buffer).await {
         let Ok(wanted) = u32::try_from(length) else { break };
         let Ok(credit) = counts.credit.acquire_many(wanted).await else { return };
         credit.forget();
         let place = counts.sent.load(Ordering::Relaxed);
-        if client.publish(to.clone(), frame(DATA, &[place], &buffer[..length])).await.is_err() {
+        if !outgoing.send(frame(DATA, &[place], &buffer[..length])).await {
             return;
         }
         counts.sent.store(place + u64::from(wanted), Ordering::Relaxed);
     }
-    let end = frame(END, &[counts.sent.load(Ordering::Relaxed)], &[]);
-    let _ = client.publish(to.clone(), end).await;
+    outgoing.send(frame(END, &[counts.sent.load(Ordering::Relaxed)], &[])).await;
+}
+
+/// Shows the other side again and again that this one is there, also while the user of the stream does not read.
+async fn beat(outgoing: &impl Outgoing, counts: &Counts) {
+    let mut beat = interval(BEAT);
+    loop {
+        beat.tick().await;
+        if !show(outgoing, counts).await {
+            return;
+        }
+    }
 }
 
 /// Receives, writes to the stream and gives credit for what was written. Ends with the stream, or when it is broken.
+/// The other side is silent only if nothing is there to be taken: what arrives while the user of the stream does not
+/// read waits in `incoming`.
 async fn receive(
-    client: &Client,
-    mut incoming: Subscriber,
-    to: &Subject,
+    outgoing: &impl Outgoing,
+    mut incoming: impl Stream<Item = Bytes> + Unpin,
     mut write: WriteHalf<DuplexStream>,
     counts: &Counts,
 ) {
-    let mut beat = interval(BEAT);
-    let mut last = tokio::time::Instant::now();
     let mut shown = 0;
-    loop {
-        let message = tokio::select! {
-            message = incoming.next() => message,
-            _ = beat.tick() => {
-                if last.elapsed() > SILENCE || !show(client, to, counts).await {
-                    return;
-                }
-                continue;
-            }
-        };
-        let Some(message) = message else { return };
-        last = tokio::time::Instant::now();
-        match Frame::read(message.payload) {
+    while let Ok(Some(message)) = timeout(SILENCE, incoming.next()).await {
+        match Frame::read(message) {
             Some(Frame::Data(place, data)) if place == counts.taken.load(Ordering::Relaxed) => {
                 if write.write_all(&data).await.is_err() {
                     return;
@@ -226,7 +245,7 @@ async fn receive(
                 counts.taken.store(taken, Ordering::Relaxed);
                 if taken - shown >= (CREDIT / 4) as u64 {
                     shown = taken;
-                    if !show(client, to, counts).await {
+                    if !show(outgoing, counts).await {
                         return;
                     }
                 }
@@ -256,10 +275,10 @@ impl Counts {
 }
 
 /// Shows the other side what was sent to it and what it may send. Repeated, so that a lost one does no harm.
-async fn show(client: &Client, to: &Subject, counts: &Counts) -> bool {
+async fn show(outgoing: &impl Outgoing, counts: &Counts) -> bool {
     let sent = counts.sent.load(Ordering::Relaxed);
     let allowed = counts.taken.load(Ordering::Relaxed) + CREDIT as u64;
-    client.publish(to.clone(), frame(STATE, &[sent, allowed], &[])).await.is_ok()
+    outgoing.send(frame(STATE, &[sent, allowed], &[])).await
 }
 
 /// A message of a stream.
@@ -302,6 +321,9 @@ fn frame(kind: u8, numbers: &[u64], data: &[u8]) -> Bytes {
 
 #[cfg(test)]
 mod tests {
+    use futures_util::stream::unfold;
+    use tokio::sync::mpsc;
+
     use super::*;
 
     #[test]
@@ -329,5 +351,60 @@ mod tests {
             counts.allow(allowed);
         }
         assert_eq!(counts.credit.available_permits(), 15);
+    }
+
+    struct ToPeer(mpsc::UnboundedSender<Bytes>);
+
+    impl Outgoing for ToPeer {
+        async fn send(&self, frame: Bytes) -> bool {
+            self.0.send(frame).is_ok()
+        }
+    }
+
+    fn incoming(receiver: mpsc::UnboundedReceiver<Bytes>) -> impl Stream<Item = Bytes> + Unpin {
+        Box::pin(unfold(receiver, async |mut receiver| Some((receiver.recv().await?, receiver))))
+    }
+
+    /// Both ends of a stream that is carried in messages.
+    fn pair() -> (DuplexStream, DuplexStream) {
+        let ((to_b, from_a), (to_a, from_b)) = (mpsc::unbounded_channel(), mpsc::unbounded_channel());
+        let [a, b] = [(to_b, from_b), (to_a, from_a)].map(|(to, from)| {
+            let (near, far) = tokio::io::duplex(CHUNK);
+            Scope::new().spawn(async move { carry(far, incoming(from), &ToPeer(to)).await });
+            near
+        });
+        (a, b)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stream_whose_reader_pauses_for_a_minute_is_not_cut() {
+        let (mut a, mut b) = pair();
+        let sent: Vec<u8> = (0..CREDIT + 3 * CHUNK).map(|at| (at % 251) as u8).collect();
+        let mut taken = vec![0; sent.len()];
+        let reading = async {
+            tokio::time::sleep(Duration::from_mins(1)).await;
+            b.read_exact(&mut taken).await
+        };
+        let (written, read) = tokio::join!(a.write_all(&sent), reading);
+        assert!(written.is_ok() && read.is_ok(), "{written:?}, {read:?}");
+        assert!(taken == sent);
+        // The other direction, and the end, still work.
+        b.write_all(b"answer").await.unwrap();
+        let mut answer = [0; 6];
+        a.read_exact(&mut answer).await.unwrap();
+        assert_eq!(&answer, b"answer");
+        drop(a);
+        assert_eq!(b.read(&mut taken).await.unwrap(), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stream_whose_other_side_is_silent_ends() {
+        let (_to, from) = mpsc::unbounded_channel();
+        let (to, _sent) = mpsc::unbounded_channel();
+        let (mut near, far) = tokio::io::duplex(CHUNK);
+        let start = tokio::time::Instant::now();
+        carry(far, incoming(from), &ToPeer(to)).await;
+        assert_eq!(start.elapsed().as_secs(), SILENCE.as_secs());
+        assert_eq!(near.read(&mut [0]).await.unwrap(), 0);
     }
 }
