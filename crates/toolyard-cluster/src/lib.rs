@@ -38,6 +38,7 @@ use parking_lot::{Mutex, MutexGuard};
 use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use toolyard_core::{Connect, Gateway};
 use toolyard_link::http::Duplex;
 use toolyard_model::{BoxFuture, Keys, Nodes, Scope, SharedSecrets, accept_all};
@@ -100,6 +101,9 @@ pub enum ClusterError {
     #[error(transparent)]
     Store(#[from] StoreError),
 }
+
+/// How many connections may be under way to prove that they are from a node.
+const MOST_UNPROVEN: usize = 64;
 
 /// Serves the requests of another node on one connection.
 type Serve = Arc<dyn Fn(Box<dyn Duplex>) -> BoxFuture<()> + Send + Sync>;
@@ -273,11 +277,16 @@ impl Cluster {
         let cloned = self.0.listener.as_ref().and_then(|listener| listener.try_clone().ok());
         let Some(listener) = cloned.and_then(|listener| TcpListener::from_std(listener).ok()) else { return };
         let Some(acceptor) = self.acceptor() else { return };
-        let inner = scope.clone();
+        let (inner, room) = (scope.clone(), Arc::new(Semaphore::new(MOST_UNPROVEN)));
         scope.spawn(async move {
             let take = |(stream, from): (TcpStream, SocketAddr)| {
+                let Ok(permit) = room.clone().try_acquire_owned() else {
+                    tracing::debug!(target: "cluster", %from, "refused a connection: {MOST_UNPROVEN} others have not proven yet that they are from a node");
+                    return;
+                };
                 let _ = stream.set_nodelay(true);
-                inner.spawn(admit(acceptor.clone(), stream, from.to_string(), serve.clone()));
+                let from = from.to_string();
+                inner.spawn(admit(acceptor.clone(), stream, from, serve.clone(), Some(permit)));
             };
             match accept_all("a node", || listener.accept(), take).await {}
         });
@@ -292,7 +301,7 @@ impl Cluster {
         let (key, inner) = (shared.identity.public().to_vec(), scope.clone());
         scope.spawn(async move {
             let admit = |stream| {
-                inner.spawn(admit(acceptor.clone(), stream, "NATS".to_owned(), serve.clone()));
+                inner.spawn(admit(acceptor.clone(), stream, "NATS".to_owned(), serve.clone(), None));
             };
             tunnels.accept(&key, admit).await;
         });
@@ -317,12 +326,19 @@ impl Cluster {
     }
 }
 
-/// Serves a connection if it is from a node that is known.
-async fn admit<S>(acceptor: NodeAcceptor, stream: S, from: String, serve: Serve)
-where
+/// Serves a connection if it is from a node that is known. The permit is for the time until that is proven.
+async fn admit<S>(
+    acceptor: NodeAcceptor,
+    stream: S,
+    from: String,
+    serve: Serve,
+    permit: Option<OwnedSemaphorePermit>,
+) where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
-    match acceptor.accept(stream).await {
+    let accepted = acceptor.accept(stream).await;
+    drop(permit);
+    match accepted {
         Ok((stream, node)) => {
             tracing::debug!(target: "cluster", node, from, "a node has connected");
             serve(Box::new(stream)).await;
@@ -344,4 +360,54 @@ fn new_epoch() -> String {
     let mut bytes = [0; 8];
     getrandom::fill(&mut bytes).expect("the system has randomness");
     HEXLOWER.encode(&bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::AsyncReadExt as _;
+    use tokio::time::timeout;
+
+    use super::*;
+
+    fn settings() -> ClusterSettings {
+        ClusterSettings {
+            node: "a".into(),
+            secret: vec![7; 32],
+            gateway: "x".into(),
+            nats: NatsSettings {
+                servers: Vec::new(),
+                credentials: Credentials::None,
+                require_tls: false,
+                ca: None,
+                certificate: None,
+                prefix: "toolyard".into(),
+                domain: None,
+                replicas: 1,
+            },
+            listen: Some(SocketAddr::from(([127, 0, 0, 1], 0))),
+            advertise: None,
+            lease: Duration::from_secs(90),
+            export: Vec::new(),
+            config: String::new(),
+        }
+    }
+
+    #[tokio::test]
+    async fn connections_that_prove_nothing_are_bounded_and_make_room_when_they_end() {
+        let (cluster, scope) = (Cluster::new(settings()).unwrap(), Scope::new());
+        let address = cluster.0.listener.as_ref().unwrap().local_addr().unwrap();
+        cluster.accept(&scope, |_| Box::pin(async {}));
+        let mut silent = Vec::new();
+        for _ in 0..MOST_UNPROVEN {
+            silent.push(TcpStream::connect(address).await.unwrap());
+        }
+        let is_refused = async || {
+            let mut stream = TcpStream::connect(address).await.unwrap();
+            // A connection that is accepted is closed only after the time for its proof.
+            matches!(timeout(Duration::from_secs(5), stream.read(&mut [0])).await, Ok(Ok(0) | Err(_)))
+        };
+        assert!(is_refused().await);
+        drop(silent);
+        while is_refused().await {}
+    }
 }
