@@ -223,6 +223,8 @@ fn last_orders(shared: &Shared) -> (Vec<Order>, Own) {
     let now = shared.now();
     let mut state = shared.state();
     let orders = state.ownership.end(now);
+    // By now no upstream is served any more.
+    state.offers.clear();
     (orders, Own { member: state.ownership.me().clone(), node: state.own.clone(), owner: None })
 }
 

@@ -275,14 +275,17 @@ impl State {
     }
 
     /// Logs what this node has begun or ceased to own, with the fencing number. The end is logged before the store is
-    /// asked to free the id, or when the lease ends, so that the log of the next owner begins later.
+    /// asked to free the id, or when the lease ends, so that the log of the next owner begins later. Only programs stop
+    /// when the lease ends.
     fn log_tenures(&mut self, now: Now) {
         let is_valid = now.fast < self.ownership.valid_until();
         let served: BTreeMap<&str, u64> = self.ownership.owned().filter(|_| is_valid).collect();
         let has = |id: &str, fence: u64| served.get(id) == Some(&fence);
         self.logged.retain(|id, fence| {
             let is_served = has(id, *fence);
-            if !is_served {
+            if !is_served && goes_on(cells, offers, id) {
+                tracing::info!(target: "cluster", id, fence, "the claim of this node to an upstream has ended; it still serves it");
+            } else if !is_served {
                 tracing::info!(target: "cluster", id, fence, "this node has given up an upstream");
             }
             is_served
@@ -306,6 +309,12 @@ impl State {
         let dead: Vec<Member> = self.nodes.values().filter(is_dead).map(|node| node.member.clone()).collect();
         dead.iter().flat_map(|member| self.ownership.is_known_dead(member, now)).collect()
     }
+}
+
+/// Whether this node serves an upstream without a claim to it: servers at an address, apps and instances, as long as
+/// they are here. A program has a cell, by which it is stopped.
+fn goes_on(cells: &HashMap<String, Arc<Cell>>, offers: &BTreeMap<String, OwnerRecord>, id: &str) -> bool {
+    offers.contains_key(id) && !cells.contains_key(id)
 }
 
 impl std::fmt::Debug for Shared {
@@ -411,5 +420,21 @@ mod tests {
         state.ended(&member("b"));
         assert!(!state.is_alive(&member("b"), at(1)));
         assert!(state.is_alive(&member("c"), at(1)));
+    }
+
+    #[test]
+    fn without_a_claim_only_programs_stop() {
+        let shared = shared();
+        shared.cell("program");
+        for id in ["program", "app"] {
+            shared.want(id, "any", true);
+        }
+        let goes_on = |id: &str| {
+            let state = shared.state();
+            goes_on(&state.cells, &state.offers, id)
+        };
+        assert_eq!(["program", "app", "unknown"].map(goes_on), [false, true, false]);
+        shared.release("app");
+        assert!(!goes_on("app"), "it is gone");
     }
 }

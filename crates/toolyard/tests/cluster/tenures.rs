@@ -6,7 +6,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use super::world::World;
 
 const BEGINS: &str = "this node owns an upstream";
-const ENDS: &str = "this node has given up an upstream";
+/// An app, an instance or a server at an address is served without a claim, too.
+const ENDS: [&str; 2] =
+    ["this node has given up an upstream", "the claim of this node to an upstream has ended"];
 
 /// One node owned one id, from its claim until it gave the id up or was killed.
 #[derive(Clone, Debug)]
@@ -33,7 +35,9 @@ pub(crate) fn tenures(world: &World, nodes: &[&'static str], kills: &Kills) -> B
         for line in log.lines().filter(|line| line.contains(BEGINS)) {
             let (id, fence, begin) = (field(line, "id"), field(line, "fence"), time(line));
             let is_end = |other: &&str| {
-                other.contains(ENDS) && field(other, "id") == id && field(other, "fence") == fence
+                ENDS.iter().any(|end| other.contains(end))
+                    && field(other, "id") == id
+                    && field(other, "fence") == fence
             };
             let given_up = log.lines().filter(is_end).map(time);
             let killed = kills.iter().filter(|(name, _)| *name == node).map(|(_, at)| *at);
