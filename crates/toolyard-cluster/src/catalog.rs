@@ -152,6 +152,9 @@ impl Keeper {
         if !state.in_sync {
             return None;
         }
+        if state.refusal.is_some() {
+            return Some(BTreeSet::new());
+        }
         let me = state.ownership.me();
         let owners = state.owners.iter().filter(|(_, owner)| {
             owner.is_exported && owner.member.node != me.node && state.is_alive(&owner.member, now)

@@ -116,13 +116,16 @@ impl Driver {
     fn tick(&self, buckets: &Buckets, answers: &mut Answers) {
         let now = self.shared.now();
         let mut state = self.shared.state();
-        if state.ownership.is_fenced() {
-            tracing::warn!(target: "cluster", "another node has fenced this one: its lease had expired; beginning again");
-            state.begin_again();
-        }
+        let may_join = state.may_join(now);
         let mut orders = std::mem::take(&mut state.outbox);
-        orders.extend(state.ownership.tick(now));
-        orders.extend(state.fence_dead_processes(now));
+        if may_join {
+            if state.ownership.is_fenced() {
+                tracing::warn!(target: "cluster", "another node has fenced this one: its lease had expired; beginning again");
+                state.begin_again();
+            }
+            orders.extend(state.ownership.tick(now));
+            orders.extend(state.fence_dead_processes(now));
+        }
         drop(state);
         self.send(orders, buckets, answers);
     }
@@ -165,8 +168,7 @@ impl Driver {
         } else if let Some(node) =
             record::open::<NodeRecord>(&self.shared.keys, &entry.key, &entry.value).filter(|_| is_put)
         {
-            state.ownership.saw_member(&member, Sight::Alive, entry.revision, now);
-            if state.nodes.insert(member.clone(), node).is_none() && member != *state.ownership.me() {
+            if state.saw_node(node, entry.revision, now) && member != *state.ownership.me() {
                 tracing::info!(target: "cluster", node = member.node, "a node has joined");
             }
         } else if is_put {

@@ -19,6 +19,7 @@ mod pins;
 mod process;
 mod reach;
 mod record;
+mod rival;
 mod shared;
 mod shares;
 mod ship;

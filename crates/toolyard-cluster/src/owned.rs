@@ -49,6 +49,10 @@ async fn place(shared: &Shared, cell: &Cell, id: &str) -> Result<Place, Reason> 
             return Ok(Place::Elsewhere);
         }
         if timeout_at(deadline, changes.changed()).await.is_err() {
+            if let Some(refusal) = shared.state().refusal.clone() {
+                let reason = Reason::of_upstream(id, "waits until this gateway is in the cluster");
+                return Err(reason.with_hint(refusal));
+            }
             let reason = Reason::of_upstream(id, "has no owner in the cluster yet");
             return Err(reason.with_hint("check that NATS is running; `toolyard cluster status` shows it"));
         }

@@ -280,6 +280,11 @@ impl Ownership {
         self.members.get(member).map(|seen| now.slow.saturating_sub(seen.since))
     }
 
+    /// Whether this member has a lease, as far as it knows.
+    pub fn has_lease(&self) -> bool {
+        matches!(self.lease, Lease::Held(_))
+    }
+
     pub fn is_fenced(&self) -> bool {
         matches!(self.lease, Lease::Fenced)
     }

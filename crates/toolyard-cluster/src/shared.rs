@@ -13,10 +13,11 @@ use toolyard_model::Keys;
 
 use crate::clock::Clock;
 use crate::forward::Idle;
-use crate::ownership::{Member, Now, Order, Ownership};
+use crate::ownership::{Member, Now, Order, Ownership, Revision, Sight};
 use crate::process;
 use crate::reach::Ways;
 use crate::record::{ConditionRecord, NodeRecord, OwnerRecord};
+use crate::rival::Rivals;
 use crate::tls::{Identity, TrustedKeys};
 
 pub(crate) struct Shared {
@@ -58,6 +59,9 @@ pub(crate) struct State {
     pub(crate) outbox: Vec<Order>,
     /// Whether everything that the store had was shown, and it is still connected.
     pub(crate) in_sync: bool,
+    /// Leases with the name of this node, and why it is not in the cluster if another node has that name.
+    pub(crate) rivals: Rivals,
+    pub(crate) refusal: Option<String>,
     /// The members that were alive when the store last answered. While it does not, none of them counts as gone.
     alive: BTreeSet<Member>,
 }
@@ -95,6 +99,8 @@ impl Shared {
             logged: BTreeMap::new(),
             outbox: Vec::new(),
             in_sync: false,
+            rivals: Rivals::default(),
+            refusal: None,
             alive: BTreeSet::new(),
         };
         Self {
@@ -197,6 +203,7 @@ impl Shared {
         let state = self.state();
         let owner = &state.owners.get(id)?.member;
         let is_other = owner != state.ownership.me() && state.is_alive(owner, self.now());
+        let is_other = is_other && state.refusal.is_none();
         state.nodes.get(owner).filter(|_| is_other).cloned()
     }
 
@@ -268,9 +275,20 @@ impl State {
         }
     }
 
+    /// The store shows a lease in this version. Returns whether the node was not known.
+    pub(crate) fn saw_node(&mut self, node: NodeRecord, revision: Revision, now: Now) -> bool {
+        let member = node.member.clone();
+        self.ownership.saw_member(&member, Sight::Alive, revision, now);
+        if member.node == self.own.member.node && node.key != self.own.key {
+            self.rivals.saw(&member, revision, now);
+        }
+        self.nodes.insert(member, node).is_none()
+    }
+
     /// The store shows that a member has ended.
     pub(crate) fn ended(&mut self, member: &Member) -> bool {
         self.alive.remove(member);
+        self.rivals.ended(member);
         self.nodes.remove(member).is_some()
     }
 
@@ -281,6 +299,7 @@ impl State {
         let is_valid = now.fast < self.ownership.valid_until();
         let served: BTreeMap<&str, u64> = self.ownership.owned().filter(|_| is_valid).collect();
         let has = |id: &str, fence: u64| served.get(id) == Some(&fence);
+        let (cells, offers) = (&self.cells, &self.offers);
         self.logged.retain(|id, fence| {
             let is_served = has(id, *fence);
             if !is_served && goes_on(cells, offers, id) {
@@ -324,15 +343,15 @@ impl std::fmt::Debug for Shared {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
-    use crate::ownership::{Outcome, Sight, Terms};
+    use crate::ownership::{Outcome, Terms};
 
     fn member(node: &str) -> Member {
         Member { node: node.into(), epoch: "1".into() }
     }
 
-    fn record(node: &str) -> NodeRecord {
+    pub(crate) fn record(node: &str) -> NodeRecord {
         let text = || "x".to_owned();
         let (member, key) = (member(node), node.as_bytes().to_vec());
         let (gateway, version, config) = (text(), text(), text());
@@ -351,28 +370,36 @@ mod tests {
         }
     }
 
-    fn at(seconds: u64) -> Now {
+    pub(crate) fn at(seconds: u64) -> Now {
         let time = Duration::from_secs(seconds);
         Now { fast: time, slow: time }
     }
 
     /// The store takes the lease of `a` at this time.
-    fn renew(state: &mut State, revision: u64, now: Now) {
+    pub(crate) fn renew(state: &mut State, revision: u64, now: Now) {
         for order in state.ownership.tick(now) {
             state.ownership.done(order.number, &Outcome::Done(revision), now);
         }
     }
 
     fn show(state: &mut State, node: &str, revision: u64, now: Now) {
-        state.ownership.saw_member(&member(node), Sight::Alive, revision, now);
-        state.nodes.insert(member(node), record(node));
+        show_as(state, record(node), revision, now);
+    }
+
+    pub(crate) fn show_as(state: &mut State, node: NodeRecord, revision: u64, now: Now) {
+        state.saw_node(node, revision, now);
+    }
+
+    /// `a` with a lease of 30 s, before it has joined.
+    pub(crate) fn fresh() -> Shared {
+        let keys = Arc::new(Keys::shared(&[7; 32], "a"));
+        let ownership = Ownership::new(member("a"), Terms::of(Duration::from_secs(30)));
+        Shared::new(keys, Identity::new().unwrap(), ownership, record("a"))
     }
 
     /// `a` with a lease of 30 s, which has seen `b` and `c` at the second 0.
     fn shared() -> Shared {
-        let keys = Arc::new(Keys::shared(&[7; 32], "a"));
-        let ownership = Ownership::new(member("a"), Terms::of(Duration::from_secs(30)));
-        let shared = Shared::new(keys, Identity::new().unwrap(), ownership, record("a"));
+        let shared = fresh();
         let mut state = shared.state();
         renew(&mut state, 1, at(0));
         show(&mut state, "b", 2, at(0));

@@ -33,7 +33,7 @@ pub(crate) fn status(shared: &Shared) -> Value {
         "node": me.node,
         "epoch": me.epoch,
         "connected": shared.is_connected.load(Ordering::Relaxed),
-        "problem": shared.problem.get(),
+        "problem": state.refusal.clone().or_else(|| shared.problem.get()),
         "auditCopied": u64::try_from(shared.shipped.load(Ordering::Relaxed)).ok(),
         "inSync": state.in_sync,
         "leaseMsLeft": u64::try_from(left.as_millis()).unwrap_or_default(),
