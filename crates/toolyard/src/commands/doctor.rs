@@ -1,5 +1,6 @@
 //! `toolyard doctor`: checks everything that can be wrong, and suggests what to do about it.
 
+mod cluster;
 mod pack_paths;
 mod place;
 mod report;
@@ -71,6 +72,7 @@ pub(super) fn doctor(common: &Common, args: &DoctorArgs) -> Result<(), Failure> 
     if loaded.config.is_some() && !args.offline {
         let asked = servers::servers(common)?;
         findings.extend(asked.findings);
+        findings.extend(asked.report.iter().flat_map(cluster::findings));
         report = asked.report;
     }
     let ok = findings.iter().all(|finding| finding.state != Severity::Wrong);
