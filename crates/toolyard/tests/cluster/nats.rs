@@ -95,6 +95,12 @@ impl Nats {
         child.wait().unwrap();
     }
 
+    /// Ends a server, and deletes everything that it has stored.
+    pub(crate) fn lose(&mut self, at: usize) {
+        self.kill(at);
+        std::fs::remove_dir_all(self.folder.join(format!("nats-{at}"))).unwrap();
+    }
+
     /// Stops a server from doing anything, or lets it go on. Its connections stay open.
     pub(crate) fn signal(&self, at: usize, signal: Signal) {
         let child = self.servers[at].child.as_ref().unwrap();

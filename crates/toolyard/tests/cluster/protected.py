@@ -1,5 +1,6 @@
 """An MCP server that requires OAuth, and its own authorization server. Its user agrees to everything. Access tokens are
-due at once, and a refresh token is valid once: another use revokes everything. Each grant is recorded in a file."""
+due at once, and a refresh token is valid once: another use revokes everything. Each grant is recorded in a file. With a
+second argument `open`, it requires nothing."""
 
 import json
 import sys
@@ -68,7 +69,7 @@ class Handler(BaseHTTPRequestHandler):
             self.answer(201, {"client_id": "yard"})
         elif self.path == "/token":
             self.answer(*grant(parse_qs(body.decode())))
-        elif (self.headers["Authorization"] or "").removeprefix("Bearer ") not in valid:
+        elif "open" not in sys.argv and (self.headers["Authorization"] or "").removeprefix("Bearer ") not in valid:
             self.answer(401, WWW_Authenticate='Bearer scope="read"')
         else:
             self.mcp(json.loads(body))

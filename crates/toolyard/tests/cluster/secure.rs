@@ -6,6 +6,7 @@ use std::process::Command;
 use serde_json::json;
 
 use super::nats::Nats;
+use super::sign_ins::Protected;
 use super::world::{Setup, World, eventually};
 
 fn file(name: &str) -> std::path::PathBuf {
@@ -39,15 +40,21 @@ fn nodes_authenticate_with_a_credentials_file_and_need_few_rights() {
 }
 
 #[test]
-fn without_credentials_a_node_serves_its_own_and_reports_why() {
+fn a_node_that_nats_refuses_serves_its_own_server_and_reports_why() {
     let config = std::fs::read_to_string(file("nkey.conf")).unwrap();
     let mut world = World::over(|folder| Nats::one(folder, &config));
-    world.start("a", &[], "");
+    let hosted = Protected::open(&world);
+    world.start_with("a", Setup { config: &hosted.config, ..Setup::default() });
     eventually("a report", || {
         let status = world.node("a").status();
         assert_eq!(status["connected"], false);
         status["problem"].as_str().is_some_and(|problem| problem.contains("uthorization")).then_some(())
     });
+    eventually("its own server", || world.node("a").call("hosted__hello", &json!({})).ok());
+    let doctor = world.node("a").run(&["doctor"]);
+    let text = String::from_utf8(doctor.stdout).unwrap();
+    assert_eq!(doctor.status.code(), Some(1), "{text}");
+    assert!(text.contains("this node is not connected to NATS (") && text.contains("uthorization"), "{text}");
 }
 
 #[test]

@@ -5,7 +5,7 @@ import os
 import sys
 import time
 
-TOOLS = ["pid", "add", "grow"]
+TOOLS = ["pid", "add", "grow", "hold"]
 count = 0
 
 
@@ -34,6 +34,9 @@ def answer(method, params):
         count += 1
         with open(os.environ["CALLS"], "a") as calls:
             calls.write(json.dumps([os.getpid(), params.get("arguments"), time.time(), params.get("_meta")]) + "\n")
+        if params["name"] == "hold":
+            # Longer than any test waits.
+            time.sleep(600)
         return {"content": [{"type": "text", "text": str(os.getpid())}]}
     return {}
 

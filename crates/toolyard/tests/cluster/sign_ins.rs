@@ -11,19 +11,28 @@ use super::bare::get;
 use super::http::{Reply, read, send};
 use super::world::{Setup, World, eventually};
 
-/// A server that requires a sign-in.
-struct Protected {
+/// A server at an address, `hosted`, that requires a sign-in.
+pub(crate) struct Protected {
     child: Child,
     grants: PathBuf,
-    config: String,
+    pub(crate) config: String,
 }
 
 impl Protected {
     fn start(world: &World) -> Self {
+        Self::start_with(world, &[])
+    }
+
+    /// One that requires none.
+    pub(crate) fn open(world: &World) -> Self {
+        Self::start_with(world, &["open"])
+    }
+
+    fn start_with(world: &World, words: &[&str]) -> Self {
         let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cluster/protected.py");
         let grants = world.path("grants");
         let mut command = Command::new("python3");
-        let mut child = command.arg(program).arg(&grants).stdout(Stdio::piped()).spawn().unwrap();
+        let mut child = command.arg(program).arg(&grants).args(words).stdout(Stdio::piped()).spawn().unwrap();
         let mut port = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut port).unwrap();
         let config = format!("[upstreams.hosted]\nurl = \"http://127.0.0.1:{}/mcp\"\n", port.trim());
