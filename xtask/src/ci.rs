@@ -50,6 +50,7 @@ fn full() -> Result<()> {
     step("ui app in a window", || ui_app::ui_app(&ui_app::Options::in_a_window()))?;
     step("pictures of the dashboard", || ui::ui(&ui::Options::default()))?;
     step("cluster, at length", || cluster::cluster(&cluster::Options::default()))?;
+    step("figures of the cluster", || cluster::cluster(&cluster::Options::figures()))?;
     step("agents", agents::agents)?;
     step("slow starts", slow_starts::slow_starts)
 }

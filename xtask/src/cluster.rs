@@ -34,6 +34,11 @@ impl Options {
     pub(crate) fn quick() -> Self {
         Self { quick: true, ..Self::default() }
     }
+
+    /// What is measured. The figures need a machine that does nothing else.
+    pub(crate) fn figures() -> Self {
+        Self { figures: true, ..Self::default() }
+    }
 }
 
 pub(crate) fn cluster(options: &Options) -> Result<()> {
