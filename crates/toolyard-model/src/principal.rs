@@ -13,6 +13,8 @@ struct Identity {
     name: Arc<str>,
     roles: Vec<Arc<str>>,
     class: Arc<str>,
+    /// The names of the principals on whose behalf it acts, the outermost first.
+    parents: Vec<Arc<str>>,
 }
 
 /// The identity of a principal.
@@ -59,29 +61,31 @@ impl Principal {
     #[must_use]
     pub fn delegate(&self, run: &str) -> Self {
         let id = PrincipalId::Delegate { parent: self.clone(), run: run.into() };
+        let Identity { name: parent, roles, class, parents, .. } = &*self.0;
         let name = name_of(&id);
-        Self(Arc::new(Identity { id, name, roles: self.0.roles.clone(), class: self.0.class.clone() }))
+        let parents = parents.iter().chain([parent]).cloned().collect();
+        Self(Arc::new(Identity { id, name, roles: roles.clone(), class: class.clone(), parents }))
     }
 
     fn of(id: PrincipalId) -> Self {
         let name = name_of(&id);
-        Self(Arc::new(Identity { id, name, roles: Vec::new(), class: "".into() }))
+        Self(Arc::new(Identity { id, name, roles: Vec::new(), class: "".into(), parents: Vec::new() }))
     }
 
     /// The same principal with these roles.
     #[must_use]
     pub fn with_roles(&self, roles: impl IntoIterator<Item = Arc<str>>) -> Self {
-        let Identity { id, name, class, .. } = &*self.0;
-        let roles = roles.into_iter().collect();
-        Self(Arc::new(Identity { id: id.clone(), name: name.clone(), roles, class: class.clone() }))
+        let Identity { id, name, class, parents, .. } = &*self.0;
+        let (roles, parents) = (roles.into_iter().collect(), parents.clone());
+        Self(Arc::new(Identity { id: id.clone(), name: name.clone(), roles, class: class.clone(), parents }))
     }
 
     /// The same principal in this visibility class.
     #[must_use]
     pub fn with_class(&self, class: &str) -> Self {
-        let Identity { id, name, roles, .. } = &*self.0;
-        let class = class.into();
-        Self(Arc::new(Identity { id: id.clone(), name: name.clone(), roles: roles.clone(), class }))
+        let Identity { id, name, roles, parents, .. } = &*self.0;
+        let (class, parents) = (class.into(), parents.clone());
+        Self(Arc::new(Identity { id: id.clone(), name: name.clone(), roles: roles.clone(), class, parents }))
     }
 
     pub fn id(&self) -> &PrincipalId {
@@ -91,6 +95,17 @@ impl Principal {
     /// Its name in logs and reports.
     pub fn name(&self) -> &Arc<str> {
         &self.0.name
+    }
+
+    /// The names of the principals on whose behalf it acts, the outermost first: for an agent, the user who started
+    /// it, and the agents between. Empty for any other principal.
+    pub fn parents(&self) -> &[Arc<str>] {
+        &self.0.parents
+    }
+
+    /// The name of the principal that is responsible for it: itself, or the user who started the outermost agent.
+    pub fn user(&self) -> &Arc<str> {
+        self.parents().first().unwrap_or_else(|| self.name())
     }
 
     pub fn roles(&self) -> &[Arc<str>] {
@@ -150,5 +165,15 @@ mod tests {
         assert_eq!(Principal::token("ann"), Principal::token("ann").with_class("guest"));
         assert_ne!(Principal::token("client:shim"), Principal::app("shim"), "a name gives no identity");
         assert_ne!(Principal::token("local"), Principal::local());
+    }
+
+    #[test]
+    fn an_agent_names_the_principals_on_whose_behalf_it_acts() {
+        let user = Principal::token("ann").with_roles(["ops".into()]);
+        let nested = user.delegate("run-1").with_class("guest").delegate("run-2").with_roles([]);
+        let parents: Vec<&str> = nested.parents().iter().map(AsRef::as_ref).collect();
+        assert_eq!(parents, ["ann", "ann/run-1"]);
+        assert_eq!((&**nested.user(), &**nested.class()), ("ann", "guest"));
+        assert_eq!((&**user.user(), user.parents()), ("ann", &[][..]));
     }
 }

@@ -51,7 +51,8 @@ impl fmt::Display for Do {
 /// One rule. Every part that is given must match.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rule {
-    /// Patterns over names of principals, `role:NAME` or `class:NAME`; all principals if empty.
+    /// Patterns over names of principals, `role:NAME` or `class:NAME`; all principals if empty. A name of a principal
+    /// includes its agents.
     pub who: Vec<String>,
     /// Patterns over canonical ids of what it is about.
     pub names: Names,
@@ -166,8 +167,17 @@ impl Annotations {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Who<'a, R> {
     pub name: &'a str,
+    /// The names of the principals on whose behalf it acts, the outermost first. Empty unless it is an agent.
+    pub parents: &'a [R],
     pub roles: &'a [R],
     pub class: &'a str,
+}
+
+impl<'a, R: AsRef<str>> Who<'a, R> {
+    /// The name of the principal that is responsible for it.
+    fn user(&self) -> &'a str {
+        self.parents.first().map_or(self.name, AsRef::as_ref)
+    }
 }
 
 /// The kind of a request's subject.
@@ -209,7 +219,7 @@ impl Rule {
             } else if let Some(class) = pattern.strip_prefix("class:") {
                 glob(class, who.class)
             } else {
-                glob(pattern, who.name)
+                glob(pattern, who.name) || who.parents.iter().any(|parent| glob(pattern, parent.as_ref()))
             }
         };
         self.who.is_empty() || self.who.iter().any(is_it)

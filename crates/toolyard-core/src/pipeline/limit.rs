@@ -27,6 +27,7 @@ pub enum Per {
     /// All calls of all tools that the limit is given to.
     #[default]
     Group,
+    /// A principal with all of its agents.
     Principal,
     /// A session, a connection, or the requests with one credential.
     Client,
@@ -49,7 +50,7 @@ impl Per {
     fn key(self, call: &Call) -> Arc<str> {
         match self {
             Self::Group => Arc::default(),
-            Self::Principal => call.origin.principal.name().clone(),
+            Self::Principal => call.origin.principal.user().clone(),
             Self::Client => call.origin.turn(),
             Self::Upstream => call.upstream.name().clone(),
             Self::Tool => call.entry.as_ref().map(|entry| entry.canonical.clone()).unwrap_or_default(),
@@ -64,7 +65,7 @@ impl Per {
         let of_caller = |key: fn(&Origin) -> Arc<str>| work.origin.as_deref().map(key);
         match self {
             Self::Group => Arc::default(),
-            Self::Principal => of_caller(|origin| origin.principal.name().clone()).unwrap_or_default(),
+            Self::Principal => of_caller(|origin| origin.principal.user().clone()).unwrap_or_default(),
             Self::Client => work.turn(),
             Self::Upstream => work.pack.clone(),
             Self::Tool => {

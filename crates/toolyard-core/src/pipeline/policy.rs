@@ -32,7 +32,8 @@ pub(crate) struct Governor {
 /// A principal, as rules see it.
 pub(crate) fn who(origin: &Origin) -> Who<'_, Arc<str>> {
     let principal = &origin.principal;
-    Who { name: principal.name(), roles: principal.roles(), class: principal.class() }
+    let (name, parents) = (principal.name(), principal.parents());
+    Who { name, parents, roles: principal.roles(), class: principal.class() }
 }
 
 /// A tool or prompt, as rules see it.

@@ -89,7 +89,10 @@ impl Condition {
         let run = || {
             let mut context = Context::default();
             let roles: Vec<&str> = who.roles.iter().map(AsRef::as_ref).collect();
-            let who = serde_json::json!({ "name": who.name, "roles": roles, "class": who.class });
+            // Else a condition on the name of a user could be evaded by an agent of that user.
+            let (name, is_agent) = (who.user(), !who.parents.is_empty());
+            let who =
+                serde_json::json!({ "name": name, "roles": roles, "class": who.class, "is_agent": is_agent });
             for (name, value) in [("args", args), ("tool", &Value::from(tool)), ("who", &who)] {
                 context.add_variable(name, value).map_err(|error| error.to_string())?;
             }

@@ -43,17 +43,20 @@ pub struct Policy {
 #[derive(PartialEq, Eq)]
 struct Known {
     name: String,
+    parents: Vec<String>,
     roles: Vec<String>,
     class: String,
 }
 
 impl Known {
     fn is<R: AsRef<str>>(&self, who: &Who<'_, R>) -> bool {
-        let roles = || {
-            self.roles.len() == who.roles.len()
-                && self.roles.iter().zip(who.roles).all(|(one, other)| *one == other.as_ref())
+        let are_equal = |known: &[String], given: &[R]| {
+            known.len() == given.len() && known.iter().zip(given).all(|(one, other)| *one == other.as_ref())
         };
-        self.name == who.name && self.class == who.class && roles()
+        self.name == who.name
+            && self.class == who.class
+            && are_equal(&self.parents, who.parents)
+            && are_equal(&self.roles, who.roles)
     }
 }
 
@@ -96,7 +99,8 @@ impl Policy {
     /// The class of a principal.
     pub fn class_of<R: AsRef<str>>(&self, who: &Who<'_, R>) -> Arc<PrincipalClass> {
         let roles: Vec<&str> = who.roles.iter().map(AsRef::as_ref).collect();
-        let key = self.hasher.hash_one((who.name, &roles, who.class));
+        let parents: Vec<&str> = who.parents.iter().map(AsRef::as_ref).collect();
+        let key = self.hasher.hash_one((who.name, &parents, &roles, who.class));
         let known = self.principals.read();
         if let Some((_, class)) = known.get(&key).filter(|(known, _)| known.is(who)) {
             return class.clone();
@@ -107,8 +111,13 @@ impl Policy {
         if known.len() >= REMEMBERED {
             known.clear();
         }
-        let roles = roles.into_iter().map(str::to_owned).collect();
-        let owned = Known { name: who.name.to_owned(), roles, class: who.class.to_owned() };
+        let owned = |texts: Vec<&str>| texts.into_iter().map(str::to_owned).collect();
+        let owned = Known {
+            name: who.name.to_owned(),
+            parents: owned(parents),
+            roles: owned(roles),
+            class: who.class.to_owned(),
+        };
         known.insert(key, (owned, class.clone()));
         class
     }
@@ -194,7 +203,7 @@ impl PrincipalClass {
         }
         let mut verdict = Verdict { rules: self.all.clone(), candidates, otherwise };
         if verdict.candidates.iter().all(|one| !self.all[one.rule].is_conditional()) {
-            let any_caller: Who<'_, &str> = Who { name: "", roles: &[], class: "" };
+            let any_caller: Who<'_, &str> = Who { name: "", parents: &[], roles: &[], class: "" };
             verdict.otherwise = verdict.decide(&any_caller, target.canonical, &Value::Null);
             verdict.candidates.clear();
         }

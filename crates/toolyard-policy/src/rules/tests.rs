@@ -74,7 +74,8 @@ proptest! {
         calls in prop::collection::vec(
             (
                 prop::sample::select(vec![
-                    ("alice", &["ops"][..], ""), ("bob", &[][..], "guest"), ("carol", &["ops", "dev"][..], ""),
+                    ("alice", &[][..], &["ops"][..], ""), ("bob", &[][..], &[][..], "guest"),
+                    ("carol", &[][..], &["ops", "dev"][..], ""), ("bob/run", &["bob"][..], &[][..], "guest"),
                 ]),
                 prop::sample::select(vec![Kind::Tool, Kind::Prompt, Kind::Resource]),
                 prop::sample::select(vec!["files:read", "files:write", "wiki:read"]),
@@ -86,8 +87,8 @@ proptest! {
         ),
     ) {
         let policy = Policy::new(rules.clone(), default);
-        for ((name, roles, class), kind, canonical, [read_only, destructive, is_trusted], path, n) in calls {
-            let who = Who { name, roles, class };
+        for ((name, parents, roles, class), kind, canonical, [read_only, destructive, is_trusted], path, n) in calls {
+            let who = Who { name, parents, roles, class };
             let annotations = Annotations {
                 read_only: Some(read_only), destructive: Some(destructive),
                 idempotent: Some(false), open_world: Some(true),
@@ -135,6 +136,31 @@ fn a_rule_is_about_the_kinds_that_it_names() {
 }
 
 #[test]
+fn a_rule_about_a_principal_is_about_its_agents() {
+    let decide = |rule: Rule, name: &str, parents: &[&str]| {
+        let who = Who { name, parents, roles: &[], class: "" };
+        let annotations = Annotations::default();
+        let tool = Target { kind: Kind::Tool, canonical: "bank:pay", annotations, is_trusted: true };
+        let policy = Policy::new(vec![rule], Do::Allow);
+        policy.class_of(&who).verdict(&tool).decide(&who, tool.canonical, &Value::Null).action
+    };
+    let of = |pattern: &str| Rule { who: owned(vec![pattern]), ..rule(Do::Deny) };
+    let nested = ["ann", "ann/run-1"];
+    assert_eq!(decide(of("ann"), "ann/run-1", &nested[..1]), Do::Deny);
+    assert_eq!(decide(of("ann"), "ann/run-1/run-2", &nested), Do::Deny);
+    assert_eq!(decide(of("ann/*"), "ann/run-1", &nested[..1]), Do::Deny);
+    assert_eq!(decide(of("ann/*"), "ann", &[]), Do::Allow, "the agents alone");
+    assert_eq!(decide(of("ann"), "ann/run-1", &[]), Do::Allow, "a token of this name is no agent");
+    let when = |condition| Rule { when: Some(Condition::compile(condition).unwrap()), ..rule(Do::Deny) };
+    for condition in ["who.name == 'ann'", "who.name != 'bob' && who.is_agent"] {
+        assert_eq!(decide(when(condition), "ann/run-1/run-2", &nested), Do::Deny, "{condition}");
+    }
+    for condition in ["who.name != 'ann'", "!who.is_agent"] {
+        assert_eq!(decide(when(condition), "ann/run-1", &nested[..1]), Do::Allow, "{condition}");
+    }
+}
+
+#[test]
 fn dot_segments_are_found_in_every_form() {
     for uri in [
         "file:///srv/../etc",
@@ -175,7 +201,7 @@ fn arguments_are_tested_as_they_are() {
 
 #[test]
 fn a_condition_that_fails_denies() {
-    let who: Who<'_, &str> = Who { name: "alice", roles: &[], class: "" };
+    let who: Who<'_, &str> = Who { name: "alice", parents: &[], roles: &[], class: "" };
     let tool = Target {
         kind: Kind::Tool,
         canonical: "bank:pay",
@@ -207,7 +233,7 @@ fn a_condition_that_fails_denies() {
 
 /// The longest list of this value that a condition is applied to, and how long that takes.
 fn slowest(when: &str, value: &Value) -> (usize, Duration) {
-    let who: Who<'_, &str> = Who { name: "alice", roles: &[], class: "" };
+    let who: Who<'_, &str> = Who { name: "alice", parents: &[], roles: &[], class: "" };
     let condition = Condition::compile(when).unwrap();
     let args = |count: usize| json!({ "list": vec![value; count], "text": "x".repeat(count) });
     let is_too_large = |count: usize| condition.check_size(&who, &args(count)).is_err();
@@ -292,7 +318,7 @@ fn a_call_with_a_thousand_rules_costs_less_than_ten_with_one() {
         Policy::new(rules_before_the_matching_one(1), Do::Deny),
         Policy::new(rules_before_the_matching_one(1_000), Do::Deny),
     );
-    let who: Who<'_, &str> = Who { name: "alice", roles: &["ops"], class: "" };
+    let who: Who<'_, &str> = Who { name: "alice", parents: &[], roles: &["ops"], class: "" };
     let tool = Target {
         kind: Kind::Tool,
         canonical: "files:read",

@@ -192,7 +192,9 @@ fn decision(
             _ => return Err(Failure::Usage(format!("expected `role:NAME` or `class:NAME`, found `{part}`"))),
         }
     }
-    let caller = Who { name, roles: &roles, class };
+    // The name of an agent is that of the principal it acts for, and its run.
+    let parents: Vec<&str> = name.match_indices("/agent_").map(|(at, _)| &name[..at]).collect();
+    let caller = Who { name, parents: &parents, roles: &roles, class };
     let verdict = policy.class_of(&caller).verdict(target);
     let decision = verdict.decide(&caller, target.canonical, &args);
     let by = match policy.rule(&decision) {

@@ -14,13 +14,13 @@ use crate::yard::{Gateway, Yard, none, soon};
 /// Shows its token, and waits for the file `go` in its project.
 const SHOWS_TOKEN: &str = "echo token=$MCP_AUTH_TOKEN; while [ ! -e go ]; do sleep 0.05; done; echo done";
 
-struct Scene {
-    yard: Yard,
+pub(crate) struct Scene {
+    pub(crate) yard: Yard,
     project: tempfile::TempDir,
 }
 
 impl Scene {
-    fn new(more: &str) -> Self {
+    pub(crate) fn new(more: &str) -> Self {
         let (yard, project) = (Yard::new(&[]), tempfile::tempdir().unwrap());
         let folder = toml::Value::from(project.path().to_str().unwrap());
         let command = toml::Value::from(SHOWS_TOKEN);
@@ -35,30 +35,30 @@ impl Scene {
         Self { yard, project }
     }
 
-    fn go(&self) {
+    pub(crate) fn go(&self) {
         std::fs::write(self.project.path().join("go"), "").unwrap();
     }
 }
 
 /// What an agent passes to start another.
-fn wish(kind: &str) -> Value {
+pub(crate) fn wish(kind: &str) -> Value {
     json!({ "prompt": "go", "agent_type": kind, "delegation_reason": "it is large", "expected_outcome": "a list",
         "required_tools": [] })
 }
 
 /// A client with a token, at one view.
-struct Client<'a> {
+pub(crate) struct Client<'a> {
     gateway: &'a Gateway,
     token: String,
     view: &'static str,
 }
 
 impl<'a> Client<'a> {
-    fn new(gateway: &'a Gateway, token: &str, view: &'static str) -> Self {
+    pub(crate) fn new(gateway: &'a Gateway, token: &str, view: &'static str) -> Self {
         Self { gateway, token: token.to_owned(), view }
     }
 
-    fn request(&self, method: &str, mut params: Value) -> http::Reply {
+    pub(crate) fn request(&self, method: &str, mut params: Value) -> http::Reply {
         let tasks = json!({ "io.modelcontextprotocol/tasks": {} });
         params["_meta"] = json!({
             "io.modelcontextprotocol/protocolVersion": "2026-07-28",
@@ -76,14 +76,14 @@ impl<'a> Client<'a> {
         http::post(&format!("{}{}", self.gateway.url(), self.view), &headers, &message)
     }
 
-    fn call(&self, tool: &str, arguments: &Value) -> Value {
+    pub(crate) fn call(&self, tool: &str, arguments: &Value) -> Value {
         let message = self.request("tools/call", json!({ "name": tool, "arguments": arguments })).message();
         assert!(message.get("error").is_none(), "{message}");
         message["result"].clone()
     }
 
     /// Starts an agent; its id, and the token that it shows.
-    fn spawn(&self, kind: &str) -> (String, String) {
+    pub(crate) fn spawn(&self, kind: &str) -> (String, String) {
         let spawned = self.call("agents__agent_spawn", &wish(kind));
         let id = spawned["structuredContent"]["id"].as_str();
         let id = id.unwrap_or_else(|| panic!("{spawned}")).to_owned();
@@ -100,13 +100,13 @@ impl<'a> Client<'a> {
         self.refused("agents__agent_spawn", &wish(kind))
     }
 
-    fn refused(&self, tool: &str, arguments: &Value) -> String {
+    pub(crate) fn refused(&self, tool: &str, arguments: &Value) -> String {
         let refused = self.call(tool, arguments);
         assert_eq!(refused["isError"], true, "{refused}");
         refused["content"][0]["text"].as_str().unwrap().to_owned()
     }
 
-    fn task(&self, id: &Value) -> Value {
+    pub(crate) fn task(&self, id: &Value) -> Value {
         self.request("tasks/get", json!({ "taskId": id })).message()["result"].clone()
     }
 }

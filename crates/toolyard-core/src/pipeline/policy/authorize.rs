@@ -57,7 +57,10 @@ async fn authorize(governor: Governor, mut call: Call, about: About, next: Next)
             granted = Some(wanted.subject);
             continue;
         }
+        // An agent has no user of its own, so it could approve its own calls.
+        let is_agent = !call.origin.principal.parents().is_empty();
         let can_ask = wanted.approval.by == By::Client
+            && !is_agent
             && fits_question(&call, &wanted)
             && question(&call, &wanted).refusal(&call.origin.capabilities).is_none();
         granted = match wanted.approval.by {
