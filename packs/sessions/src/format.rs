@@ -8,6 +8,10 @@ use serde::Deserialize as _;
 use serde_json::Value;
 
 use crate::config::Program;
+use crate::redact;
+
+/// How much is shown of what a tool was called with.
+const MOST_INPUT: usize = 300;
 
 /// One message of a conversation.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -123,8 +127,7 @@ fn call(name: &str, input: &Value) -> String {
         Value::String(text) => text.clone(),
         other => other.to_string(),
     };
-    let short: String = input.chars().take(300).collect();
-    format!("[{name}] {short}")
+    format!("[{name}] {}", redact::beginning(&input, MOST_INPUT))
 }
 
 /// The value that a text holds, if it is JSON.

@@ -69,11 +69,22 @@ impl Sessions {
         Ok(Scope::Below(vec![project]))
     }
 
+    /// Works with files on a thread that may block: there can be thousands of transcripts.
+    pub(crate) async fn work<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Config) -> Result<T, ToolError> + Send + 'static,
+    ) -> Result<T, ToolError> {
+        let config = self.config.clone();
+        tokio::task::spawn_blocking(move || work(&config)).await?
+    }
+}
+
+impl Config {
     /// The transcripts in scope, newest first.
     pub(crate) fn transcripts(&self, scope: &Scope) -> Vec<Transcript> {
-        let home = self.config.home();
+        let home = self.home();
         let mut found = Vec::new();
-        for program in &self.config.programs {
+        for program in &self.programs {
             let gemini = if *program == Program::Gemini { gemini_projects(&home) } else { BTreeMap::new() };
             let files = newest(&program.folder(&home), *program, MOST_FILES);
             let (agents, files): (Vec<_>, Vec<_>) =

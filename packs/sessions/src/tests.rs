@@ -196,6 +196,42 @@ async fn words_are_found_in_the_sessions_of_all_programs_without_secrets() {
 }
 
 #[tokio::test]
+async fn secrets_that_cross_the_end_of_what_is_shown_are_removed() {
+    let home = Home::new(json!({}));
+    let project = home.project();
+    let key =
+        format!("-----BEGIN PRIVATE KEY-----\n{}-----END PRIVATE KEY-----", "MIIEvQIBADAN\n".repeat(30));
+    let token = "sk-abcdefghijklmnopqrstuvwxyz";
+    let messages = [
+        ("title", format!("{} {token}", "x".repeat(110))),
+        ("window", format!("{key}\nthe lighthouse, and then {} {token}", "y".repeat(280))),
+        ("end", format!("{} {token}", "z".repeat(3_990))),
+    ];
+    let line = |(id, text): &(&str, String)| claude_line("user", id, json!("title"), &json!(text), &project);
+    let mut lines: Vec<Value> = messages.iter().map(line).collect();
+    let input = json!({ "command": format!("{} {token}", "c".repeat(270)) });
+    let call = json!([{ "type": "tool_use", "id": "t", "name": "Bash", "input": input }]);
+    lines.push(claude_line("assistant", "call", json!("end"), &call, &project));
+    home.write(".claude/projects/-project/c0ffee00-1111.jsonl", &lines);
+
+    let listed = shown(list::session_list(&home.sessions, &context(), args(json!({}))).await);
+    let read = args(json!({ "session_id": "c0ffee" }));
+    let read = shown(read::session_read(&home.sessions, &context(), read).await);
+    let find = async |query: &str| {
+        shown(search::session_search(&home.sessions, &context(), args(json!({ "query": query }))).await)
+    };
+    let found = find("lighthouse").await;
+    assert_eq!(found.as_array().unwrap().len(), 1, "{found}");
+    for answer in [&listed, &read, &found] {
+        let text = answer.to_string();
+        assert!(!text.contains("MIIE") && !text.contains("sk-a"), "{text}");
+    }
+    for query in ["sk-abcdefgh", "lighthouse sk-abcdefgh", "MIIEvQ"] {
+        assert_eq!(find(query).await, json!([]), "a secret cannot be guessed: {query}");
+    }
+}
+
+#[tokio::test]
 async fn sessions_of_other_folders_are_not_read() {
     let home = Home::with_all();
     home.write(

@@ -24,12 +24,7 @@ pub(crate) fn moment(time: SystemTime) -> String {
     format!("{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}Z", rest / 3600, rest / 60 % 60, rest % 60)
 }
 
-/// The beginning of a text in one line.
-pub(crate) fn short(text: &str, most: usize) -> String {
-    let line: String = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    let mut short: String = line.chars().take(most).collect();
-    if short.len() < line.len() {
-        short.push('…');
-    }
-    short
+/// The text in one line.
+pub(crate) fn in_one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }

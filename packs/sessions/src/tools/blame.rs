@@ -12,9 +12,10 @@ use toolyard_tool::{Context, Host, ToolError, tool};
 
 use super::WithText;
 use super::list::Session;
+use crate::config::Config;
 use crate::format;
 use crate::lines::Lines;
-use crate::sessions::{Scope, Sessions, real};
+use crate::sessions::{Sessions, real};
 use crate::transcript::Transcript;
 
 /// Shorter lines are in every file.
@@ -69,11 +70,12 @@ pub(crate) async fn session_blame(
         .filter(|(at, line)| range.contains(at) && line.len() >= LEAST_LINE)
         .collect();
     let writers = {
-        let transcripts = sessions.transcripts(&project_scope(&scope));
-        let path = path.clone();
-        let context = context.clone();
-        let work = move || writers(&transcripts, &path, wanted, &commits, &|| !context.is_cancelled());
-        tokio::task::spawn_blocking(work).await??
+        let (path, context) = (path.clone(), context.clone());
+        let work = move |config: &Config| {
+            let transcripts = config.transcripts(&scope);
+            writers(&transcripts, &path, wanted, &commits, &|| !context.is_cancelled())
+        };
+        sessions.work(work).await?
     };
     let mut shown = String::new();
     for writer in &writers {
@@ -92,13 +94,6 @@ pub(crate) async fn session_blame(
         shown.push_str("No session that you may read wrote these lines.");
     }
     Ok(WithText::new(writers, shown))
-}
-
-fn project_scope(scope: &Scope) -> Scope {
-    match scope {
-        Scope::Everywhere => Scope::Everywhere,
-        Scope::Below(folders) => Scope::Below(folders.clone()),
-    }
 }
 
 /// Goes through the sessions, newest first; each line belongs to the first that wrote it.

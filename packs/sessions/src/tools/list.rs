@@ -6,9 +6,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use toolyard_tool::{Context, ToolError, clamp, tool};
 
-use super::{WithText, moment, short};
-use crate::config::Program;
-use crate::redact::redact;
+use super::{WithText, in_one_line, moment};
+use crate::config::{Config, Program};
+use crate::redact;
 use crate::sessions::Sessions;
 use crate::transcript::Transcript;
 
@@ -46,7 +46,7 @@ impl From<&Transcript> for Session {
             id: transcript.id(),
             program: transcript.program,
             project: transcript.about.folder.clone(),
-            title: transcript.about.title.as_ref().map(|title| redact(&short(title, 120))),
+            title: transcript.about.title.as_ref().map(|title| in_one_line(&redact::beginning(title, 120))),
             modified: moment(transcript.modified),
             bytes: transcript.bytes,
         }
@@ -61,9 +61,11 @@ pub(crate) async fn session_list(
     args: List,
 ) -> Result<WithText<Vec<Session>>, ToolError> {
     let scope = sessions.scope(context, args.project_path.as_deref()).await?;
-    let found = sessions.transcripts(&scope);
-    let total = found.len();
-    let listed: Vec<Session> = found.iter().take(args.limit).map(Session::from).collect();
+    let work = move |config: &Config| {
+        let found = config.transcripts(&scope);
+        Ok((found.len(), found.iter().take(args.limit).map(Session::from).collect::<Vec<_>>()))
+    };
+    let (total, listed) = sessions.work(work).await?;
     let mut text = String::new();
     for session in &listed {
         let title = session.title.as_deref().unwrap_or("(no text)");

@@ -8,7 +8,9 @@ use toolyard_tool::{Context, ToolError, clamp, tool};
 
 use super::WithText;
 use super::list::Session;
-use crate::redact::redact;
+use crate::config::Config;
+use crate::format::Message;
+use crate::redact;
 use crate::sessions::Sessions;
 
 /// The maximum length of one message.
@@ -49,6 +51,13 @@ struct Line {
     text: String,
 }
 
+impl From<Message> for Line {
+    fn from(message: Message) -> Self {
+        let text = redact::beginning(&message.text, MOST_TEXT);
+        Self { role: message.role, time: message.time, text }
+    }
+}
+
 /// Reads the last messages of a session. Secrets are removed.
 #[tool(read_only, idempotent)]
 pub(crate) async fn session_read(
@@ -57,29 +66,19 @@ pub(crate) async fn session_read(
     args: Read,
 ) -> Result<WithText<Conversation>, ToolError> {
     let scope = sessions.scope(context, None).await?;
-    let transcript = sessions.find(&scope, &args.session_id)?;
-    let (about, asked) = (Session::from(&transcript), context.clone());
-    let tail = tokio::task::spawn_blocking(move || transcript.tail(args.limit, &|| !asked.is_cancelled()));
-    let tail = tail.await??;
-    let messages: Vec<Line> = tail
-        .messages
-        .into_iter()
-        .map(|message| Line { role: message.role, time: message.time, text: redact(&cut(&message.text)) })
-        .collect();
+    let asked = context.clone();
+    let work = move |config: &Config| {
+        let transcript = config.find(&scope, &args.session_id)?;
+        let tail = transcript.tail(args.limit, &|| !asked.is_cancelled())?;
+        let messages = tail.messages.into_iter().map(Line::from).collect();
+        let session = Session::from(&transcript);
+        Ok(Conversation { session, messages, total: tail.total, skipped: tail.skipped })
+    };
+    let read = sessions.work(work).await?;
     let mut text = String::new();
-    for message in &messages {
+    for message in &read.messages {
         let _ = writeln!(text, "{}: {}\n", message.role, message.text);
     }
-    let _ = write!(text, "{} of {} messages of {}", messages.len(), tail.total, about.id);
-    Ok(WithText::new(
-        Conversation { session: about, messages, total: tail.total, skipped: tail.skipped },
-        text,
-    ))
-}
-
-fn cut(text: &str) -> String {
-    match text.char_indices().nth(MOST_TEXT) {
-        Some((at, _)) => format!("{}…", &text[..at]),
-        None => text.to_owned(),
-    }
+    let _ = write!(text, "{} of {} messages of {}", read.messages.len(), read.total, read.session.id);
+    Ok(WithText::new(read, text))
 }

@@ -8,17 +8,19 @@ use serde_json::Value;
 use toolyard_tool::{Context, ToolError, clamp, tool};
 
 use super::list::twenty;
-use super::{WithText, moment, short};
-use crate::config::Program;
+use super::{WithText, in_one_line, moment};
+use crate::config::{Config, Program};
 use crate::filter::Filter;
 use crate::format::{self, Message};
 use crate::lines::Lines;
-use crate::redact::redact;
+use crate::redact;
 use crate::sessions::Sessions;
 use crate::transcript::Transcript;
 
-/// Text around a word that is shown.
+/// Text around a word that is shown: so much before it, and twice as much from its beginning.
 const AROUND: usize = 160;
+/// At how many places a word is looked for outside secrets.
+const MOST_PLACES: usize = 8;
 
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct Search {
@@ -57,13 +59,13 @@ pub(crate) async fn session_search(
     args: Search,
 ) -> Result<WithText<Vec<Hit>>, ToolError> {
     let scope = sessions.scope(context, args.project_path.as_deref()).await?;
-    let transcripts = match &args.session_id {
-        Some(id) => vec![sessions.find(&scope, id)?],
-        None => sessions.transcripts(&scope),
-    };
     let words = Words::new(&args.query)?;
     let (context, limit) = (context.clone(), args.limit);
-    let searching = tokio::task::spawn_blocking(move || {
+    let work = move |config: &Config| {
+        let transcripts = match &args.session_id {
+            Some(id) => vec![config.find(&scope, id)?],
+            None => config.transcripts(&scope),
+        };
         let mut hits = Vec::new();
         for (done, transcript) in transcripts.iter().enumerate() {
             context.progress(done + 1, transcripts.len());
@@ -72,9 +74,9 @@ pub(crate) async fn session_search(
                 break;
             }
         }
-        Ok::<_, std::io::Error>(hits)
-    });
-    let hits = searching.await??;
+        Ok(hits)
+    };
+    let hits = sessions.work(work).await?;
     let mut text = String::new();
     for hit in &hits {
         let time = hit.time.as_deref().unwrap_or_default();
@@ -134,7 +136,7 @@ impl Words {
     }
 
     fn hit(&self, transcript: &Transcript, message: Message) -> Option<Hit> {
-        let text = redact(&self.find(&message)?);
+        let text = self.find(&message)?;
         Some(Hit {
             session_id: transcript.id(),
             program: transcript.program,
@@ -146,16 +148,27 @@ impl Words {
         })
     }
 
-    /// The text around the first word, if all words are there.
+    /// The text around the first word, if all words are there. A word within a secret does not count: else a secret
+    /// could be guessed letter by letter.
     fn find(&self, message: &Message) -> Option<String> {
         let lower = message.text.to_lowercase();
         if !self.words.iter().all(|word| lower.contains(word)) {
             return None;
         }
-        let at = lower.find(&self.words[0])?;
-        // Lower case may have another length; it only moves the window.
-        let begin = message.text.floor_char_boundary(at.saturating_sub(AROUND));
-        let end = message.text.ceil_char_boundary((at + AROUND * 2).min(message.text.len()));
-        Some(short(&message.text[begin.min(end)..end], AROUND * 3))
+        let mut windows = self.words.iter().map(|word| window(&message.text, &lower, word));
+        let first = windows.next()??;
+        windows.all(|window| window.is_some()).then_some(first)
     }
+}
+
+/// The text around a word, without secrets, in one line. `lower` is the text in lower case, which may have another
+/// length; that only moves the part of the text that is searched for secrets.
+fn window(text: &str, lower: &str, word: &str) -> Option<String> {
+    lower.match_indices(word).take(MOST_PLACES).find_map(|(at, _)| {
+        let text = redact::around(text, at);
+        let at = text.to_lowercase().find(word)?;
+        let begin = text.floor_char_boundary(at.saturating_sub(AROUND));
+        let end = text.ceil_char_boundary((at + AROUND * 2).min(text.len()));
+        Some(in_one_line(&text[begin.min(end)..end]))
+    })
 }
