@@ -9,7 +9,7 @@ use data_encoding::HEXLOWER;
 use parking_lot::{Mutex, MutexGuard};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use toolyard_tool::{Context, Host, Reply, ToolError};
+use toolyard_tool::{Caller, Context, Host, Reply, ToolError};
 
 use crate::config::{Config, MODEL, Program, TypeConfig};
 use crate::run::{Job, Live, Question, worktree};
@@ -17,6 +17,8 @@ use crate::store::{Run, Status, Store, now};
 
 /// How often a run that is waited for is looked at.
 const LOOK_AGAIN: Duration = Duration::from_secs(2);
+/// Why a run is cancelled that an agent has started.
+const PARENT_ENDED: &str = "the agent that started it has ended";
 /// How many seconds a run may take to end after its time is over.
 const LAST_STEPS: i64 = 30;
 
@@ -88,27 +90,42 @@ impl Agents {
             worktree: None,
             cost: None,
         };
-        self.store.insert(&run)?;
+        let parents = parents_of(&context.caller());
+        self.store.insert(&run, &parents)?;
         if let Some(root) = &root {
             self.store.belongs_to(&run.id, root)?;
         }
-        let own = Arc::new(Live::new());
+        let own = Arc::new(Live::new(&run));
         live.insert(run.id.clone(), own.clone());
+        if self.has_ended(&live, context)? {
+            own.cancel(PARENT_ENDED);
+        }
         drop(live);
         let job = Job {
-            run: run.clone(),
             access: of.profile.as_ref().and_then(|profile| context.delegate(&run.id, profile)),
             of,
             store: self.store.clone(),
             host: self.host.clone(),
-            live: own,
+            live: own.clone(),
+            user: parents.first().unwrap_or(&run.owner).clone(),
+            run: run.clone(),
         };
         let (all, id) = (self.live.clone(), run.id.clone());
         self.host.spawn(&run.id, async move {
             job.work().await;
-            all.lock().remove(&id);
+            let mut all = all.lock();
+            all.remove(&id);
+            for live in all.values().filter(|live| live.is_below(&own)) {
+                live.cancel(PARENT_ENDED);
+            }
         });
         Ok(run)
+    }
+
+    /// Whether the agent that calls has ended meanwhile. Nothing would end what it starts now.
+    fn has_ended(&self, live: &HashMap<String, Arc<Live>>, context: &Context) -> Result<bool, ToolError> {
+        let Some(caller) = context.caller().runs.pop() else { return Ok(false) };
+        Ok(!live.contains_key(&caller) && self.store.is_own(&caller)?)
     }
 
     /// A run of the caller, while it is under way.
@@ -116,11 +133,30 @@ impl Agents {
         self.live().get(&run.id).cloned()
     }
 
-    /// Waits until a run has ended, and puts its questions to the user meanwhile.
+    /// A run that is under way, and those that its agent and the agents below it have started.
+    pub(crate) fn family(&self, live: &Arc<Live>) -> Vec<Arc<Live>> {
+        let mut family = vec![live.clone()];
+        family.extend(self.live().values().filter(|other| other.is_below(live)).cloned());
+        family
+    }
+
+    /// Cancels a run and those below it, if it is under way; returns them.
+    pub(crate) fn cancel(&self, run: &Run) -> Vec<Arc<Live>> {
+        let family = self.under_way(run).map(|live| self.family(&live)).unwrap_or_default();
+        for (at, live) in family.iter().enumerate() {
+            live.cancel(if at == 0 { "by request" } else { PARENT_ENDED });
+        }
+        family
+    }
+
+    /// Waits until a run has ended. If a user waits, it meanwhile puts the questions of the run, and of those below it,
+    /// to this user. An agent decides nothing for other agents.
     pub(crate) async fn wait(&self, context: &Context, run: &Run) -> Result<Run, ToolError> {
         let mut steps = 0_u32;
+        let is_user = context.caller().runs.is_empty();
         while let Some(live) = self.under_way(run) {
-            if let Some(question) = live.take_question() {
+            let asking = if is_user { self.family(&live) } else { Vec::new() };
+            for question in asking.iter().filter_map(|live| live.take_question()) {
                 decide(context, question).await;
             }
             tokio::select! {
@@ -172,6 +208,20 @@ impl Agents {
     fn live(&self) -> MutexGuard<'_, HashMap<String, Arc<Live>>> {
         self.live.lock()
     }
+}
+
+/// The principals on whose behalf an agent calls, the user first; none if a user calls.
+fn parents_of(caller: &Caller) -> Vec<String> {
+    let mut parents: Vec<String> = Vec::new();
+    for run in caller.runs.iter().rev() {
+        let name = parents.last().unwrap_or(&caller.principal);
+        let Some(parent) = name.strip_suffix(run.as_str()).and_then(|name| name.strip_suffix('/')) else {
+            break;
+        };
+        parents.push(parent.to_owned());
+    }
+    parents.reverse();
+    parents
 }
 
 /// Asks the user; without a user to ask the agent may not.

@@ -32,7 +32,10 @@ const LAST_EXIT: Duration = Duration::from_millis(1500);
 /// The public state of a run while it is under way.
 #[derive(Debug)]
 pub(crate) struct Live {
-    cancel: Notify,
+    /// The principal that it is to this gateway, below that of whoever started it.
+    principal: String,
+    /// Why it is cancelled, once it is.
+    cancel: watch::Sender<Option<&'static str>>,
     /// Changes when the run ends.
     ended: watch::Sender<bool>,
     question: Mutex<Option<Question>>,
@@ -48,17 +51,34 @@ pub(crate) struct Question {
 }
 
 impl Live {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(run: &Run) -> Self {
         Self {
-            cancel: Notify::new(),
+            principal: format!("{}/{}", run.owner, run.id),
+            cancel: watch::Sender::new(None),
             ended: watch::Sender::new(false),
             question: Mutex::default(),
             asked: Notify::new(),
         }
     }
 
-    pub(crate) fn cancel(&self) {
-        self.cancel.notify_one();
+    /// Whether the agent of `other` started it, or an agent below that one did.
+    pub(crate) fn is_below(&self, other: &Self) -> bool {
+        self.principal.strip_prefix(&other.principal).is_some_and(|rest| rest.starts_with('/'))
+    }
+
+    pub(crate) fn cancel(&self, reason: &'static str) {
+        self.cancel.send_if_modified(|known| {
+            let is_first = known.is_none();
+            known.get_or_insert(reason);
+            is_first
+        });
+    }
+
+    async fn cancelled(&self) -> &'static str {
+        let mut cancelled = self.cancel.subscribe();
+        let reason = cancelled.wait_for(Option::is_some).await;
+        // The sender lives as long as `self`.
+        reason.ok().and_then(|reason| *reason).unwrap_or_default()
     }
 
     pub(crate) async fn ended(&self) {
@@ -91,6 +111,8 @@ pub(crate) struct Job {
     pub(crate) store: Arc<Store>,
     pub(crate) host: Host,
     pub(crate) live: Arc<Live>,
+    /// The principal whose agents started it, or who did so itself.
+    pub(crate) user: String,
     /// To the profile of this gateway that the type names.
     pub(crate) access: Option<Delegation>,
 }
@@ -166,7 +188,7 @@ impl Job {
             tracing::error!(target: "agents", error = %error.message(), "could not record the end of an agent");
         }
         let about = json!({ "agent": self.run.id, "type": self.run.agent_type, "status": status.as_str() });
-        self.host.publish(&self.run.owner, about);
+        self.host.publish(&self.user, about);
         tracing::info!(target: "agents", agent = %self.run.id, kind = %self.run.agent_type, status = status.as_str(), "an agent ended");
         live.ended.send_replace(true);
     }
@@ -254,17 +276,17 @@ impl Job {
         let host = self.host.clone();
         let id = self.run.id.clone();
         let kind = self.run.agent_type.clone();
-        let owner = self.run.owner.clone();
+        let user = self.user.clone();
         move |line| {
             let line = shortened(line, MOST_PUBLISHED);
-            host.publish(&owner, json!({ "agent": id, "type": kind, "line": line }));
+            host.publish(&user, json!({ "agent": id, "type": kind, "line": line }));
         }
     }
 
     /// Waits until the agent must be stopped: the status it ends with, and why.
     async fn limit(&self) -> (Status, String) {
         tokio::select! {
-            () = self.live.cancel.notified() => (Status::Cancelled, "by request".to_owned()),
+            reason = self.live.cancelled() => (Status::Cancelled, reason.to_owned()),
             () = tokio::time::sleep(Duration::from_secs(self.run.timeout)) => {
                 (Status::Failed, format!("timed out after {} s", self.run.timeout))
             }
@@ -278,7 +300,7 @@ impl Job {
         }
     }
 
-    /// Asks the owner, whose next look at this run answers it.
+    /// Asks the user, whose next look at this run answers it.
     pub(crate) async fn ask(&self, text: String) -> bool {
         self.live.ask(text).await.unwrap_or(false)
     }

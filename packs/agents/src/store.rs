@@ -17,6 +17,8 @@ use crate::run::worktree::Worktree;
 const MOST_OUTPUT: u64 = 16 << 20;
 /// The age from which the file of a gateway that has ended is removed.
 const OLD_LOCK: Duration = Duration::from_mins(10);
+/// The age in seconds at which a run that has ended is removed.
+const OLD_RUN: i64 = 30 * 86_400;
 /// The most of a result that a row holds.
 const MOST_RESULT: usize = 1 << 20;
 
@@ -28,11 +30,14 @@ const SCHEMA: &str = "
     );
     CREATE TABLE IF NOT EXISTS trees (run TEXT PRIMARY KEY, root TEXT NOT NULL, cost REAL);
     CREATE INDEX IF NOT EXISTS runs_of_tree ON trees (root);
+    CREATE TABLE IF NOT EXISTS parents (run TEXT NOT NULL, principal TEXT NOT NULL, PRIMARY KEY (run, principal));
     CREATE TABLE IF NOT EXISTS gateways (run TEXT PRIMARY KEY, gateway TEXT NOT NULL);
     CREATE TABLE IF NOT EXISTS worktrees (
         run TEXT PRIMARY KEY, owner TEXT NOT NULL, project TEXT NOT NULL, folder TEXT NOT NULL, dir TEXT, head TEXT NOT NULL
     );
 ";
+/// Whether a run belongs to a principal: its own, or one that its agents have started.
+const BELONGS: &str = "(owner = ?1 OR EXISTS (SELECT 1 FROM parents WHERE run = id AND principal = ?1))";
 const COLUMNS: &str = "id, owner, agent_type, prompt, description, model, timeout, folder, status, created, ended, \
                        result, error, worktree, cost";
 
@@ -123,6 +128,7 @@ impl Store {
         let store = Self { connection: Mutex::new(connection), folder, gateway, _lock: lock };
         store.end_lost()?;
         store.remove_old_locks();
+        store.remove_old_runs()?;
         Ok(store)
     }
 
@@ -136,6 +142,23 @@ impl Store {
                 let _ = std::fs::remove_file(file.path());
             }
         }
+    }
+
+    /// Removes runs that ended long ago, with their output. Worktrees with changes stay.
+    fn remove_old_runs(&self) -> Result<(), ToolError> {
+        let before = now() - OLD_RUN;
+        let ids = {
+            let connection = self.lock();
+            let mut old =
+                connection.prepare("SELECT id FROM runs WHERE status != 'running' AND ended < ?1")?;
+            old.query_map(params![before], |row| row.get(0))?.collect::<Result<Vec<String>, _>>()?
+        };
+        for id in &ids {
+            self.remove(id)?;
+        }
+        let without_runs = "DELETE FROM trees WHERE NOT EXISTS (SELECT 1 FROM runs WHERE id IN (run, root))";
+        self.lock().execute(without_runs, [])?;
+        Ok(())
     }
 
     /// Ends the runs of gateways that have ended themselves.
@@ -168,12 +191,17 @@ impl Store {
         &self.folder
     }
 
-    /// Adds a run with its gateway, at once: to other gateways, a run without one is lost.
-    pub(crate) fn insert(&self, run: &Run) -> Result<(), ToolError> {
+    /// Adds a run with its gateway, at once: to other gateways, a run without one is lost. `parents` are the principals
+    /// on whose behalf its owner acts.
+    pub(crate) fn insert(&self, run: &Run, parents: &[String]) -> Result<(), ToolError> {
         let mut connection = self.lock();
         let transaction = connection.transaction()?;
         let own = "INSERT INTO gateways (run, gateway) VALUES (?1, ?2)";
         transaction.execute(own, params![run.id, self.gateway])?;
+        for parent in parents {
+            let one = "INSERT INTO parents (run, principal) VALUES (?1, ?2)";
+            transaction.execute(one, params![run.id, parent])?;
+        }
         transaction.execute(
             "INSERT INTO runs (id, owner, agent_type, prompt, description, model, timeout, folder, status, created)
              VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
@@ -288,7 +316,7 @@ impl Store {
         Ok(())
     }
 
-    /// A run of this owner.
+    /// A run of this principal, or of an agent below it.
     pub(crate) fn get(&self, owner: &str, id: &str) -> Result<Run, ToolError> {
         let found = self.find(owner, id)?;
         let found = match found {
@@ -305,8 +333,8 @@ impl Store {
     }
 
     fn find(&self, owner: &str, id: &str) -> Result<Option<Run>, ToolError> {
-        let sql = format!("SELECT {COLUMNS} FROM runs WHERE id = ?1 AND owner = ?2");
-        Ok(self.lock().query_row(&sql, params![id, owner], read).optional()?)
+        let sql = format!("SELECT {COLUMNS} FROM runs WHERE {BELONGS} AND id = ?2");
+        Ok(self.lock().query_row(&sql, params![owner, id], read).optional()?)
     }
 
     /// Whether a run is one of this gateway.
@@ -315,12 +343,12 @@ impl Store {
         Ok(self.lock().query_row(sql, params![id, self.gateway], |row| row.get::<_, i64>(0))? > 0)
     }
 
-    /// The runs of this owner, newest first.
+    /// The runs of this principal and of the agents below it, newest first.
     pub(crate) fn list(&self, owner: &str, limit: usize) -> Result<Vec<Run>, ToolError> {
         self.end_lost()?;
         let connection = self.lock();
         let sql =
-            format!("SELECT {COLUMNS} FROM runs WHERE owner = ?1 ORDER BY created DESC, rowid DESC LIMIT ?2");
+            format!("SELECT {COLUMNS} FROM runs WHERE {BELONGS} ORDER BY created DESC, rowid DESC LIMIT ?2");
         let mut statement = connection.prepare(&sql)?;
         let rows = statement.query_map(params![owner, i64::try_from(limit).unwrap_or(i64::MAX)], read)?;
         Ok(rows.collect::<Result<_, _>>()?)
@@ -330,6 +358,7 @@ impl Store {
     pub(crate) fn remove(&self, id: &str) -> Result<(), ToolError> {
         self.lock().execute("DELETE FROM runs WHERE id = ?1", params![id])?;
         self.lock().execute("DELETE FROM gateways WHERE run = ?1", params![id])?;
+        self.lock().execute("DELETE FROM parents WHERE run = ?1", params![id])?;
         // A run that was never started has no output.
         let _ = std::fs::remove_file(self.output_path(id));
         Ok(())

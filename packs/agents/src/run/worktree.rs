@@ -23,6 +23,7 @@ pub(super) enum Place {
 #[derive(Clone, Debug)]
 pub(crate) struct Worktree {
     pub(crate) run: String,
+    /// The user whose agent it is for.
     pub(crate) owner: String,
     pub(crate) project: PathBuf,
     pub(crate) folder: PathBuf,
@@ -110,7 +111,7 @@ pub(super) async fn prepare(job: &Job, project: &Path) -> Result<Place, String> 
     })?;
     let mut worktree = Worktree {
         run: job.run.id.clone(),
-        owner: job.run.owner.clone(),
+        owner: job.user.clone(),
         project: project.to_owned(),
         folder: job.store.folder().join("worktrees").join(&job.run.id),
         dir: None,

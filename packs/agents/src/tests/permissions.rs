@@ -42,6 +42,14 @@ async fn a_permission_for_one_time_never_selects_a_lasting_grant() {
 }
 
 #[tokio::test]
+async fn a_client_that_cannot_be_asked_allows_nothing() {
+    let bench = bench(&["allow_once", "reject_once"]);
+    let run = bench.start("x", 60).unwrap();
+    let run = bench.agents.wait(&Context::detached(), &run).await.unwrap();
+    assert_eq!(run.result.as_deref(), Some("reject_once"));
+}
+
+#[tokio::test]
 async fn an_agent_that_offers_only_a_lasting_grant_is_refused_with_the_reason_and_without_a_question() {
     for (kinds, expected) in [
         (&["allow_always", "reject_once"][..], "reject_once"),

@@ -83,11 +83,14 @@ pub(crate) async fn agent_output(
         run = agents.wait(context, &run).await?;
     }
     let mut text = readable(&run);
-    if let Some(question) = agents.under_way(&run).and_then(|live| live.waits_for()) {
-        let _ = write!(
-            text,
-            "\n\nIt waits for an answer: {question}\nCall `agent_output` with `block` to answer."
-        );
+    let family = agents.under_way(&run).map(|live| agents.family(&live)).unwrap_or_default();
+    for question in family.iter().filter_map(|live| live.waits_for()) {
+        let who_answers = if context.caller().runs.is_empty() {
+            "Call `agent_output` with `block` to answer."
+        } else {
+            "The user who started you can answer."
+        };
+        let _ = write!(text, "\n\nIt waits for an answer: {question}\n{who_answers}");
     }
     Ok(WithText::new(run, text))
 }
@@ -121,10 +124,11 @@ pub(crate) async fn agent_cancel(
     args: Which,
 ) -> Result<WithText<Run>, ToolError> {
     let run = agents.store.get(&context.caller().principal, &args.task_id)?;
-    if let Some(live) = agents.under_way(&run) {
-        live.cancel();
+    let family = agents.cancel(&run);
+    for live in &family {
         live.ended().await;
-    } else if run.status == Status::Running && !agents.store.is_own(&run.id)? {
+    }
+    if family.is_empty() && run.status == Status::Running && !agents.store.is_own(&run.id)? {
         let what = format!("`{}` runs at another gateway with this state directory", run.id);
         return Err(ToolError::new(what).hint("cancel it there"));
     }
@@ -133,7 +137,7 @@ pub(crate) async fn agent_cancel(
     Ok(WithText::new(run, text))
 }
 
-/// Lists your agents, newest first.
+/// Lists your agents and those that they have started, newest first.
 #[tool(read_only)]
 pub(crate) fn agent_list(
     agents: &Agents,

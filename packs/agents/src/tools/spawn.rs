@@ -141,9 +141,7 @@ struct CancelOnDrop<'a> {
 
 impl Drop for CancelOnDrop<'_> {
     fn drop(&mut self) {
-        if let Some(live) = self.agents.under_way(self.run) {
-            live.cancel();
-        }
+        self.agents.cancel(self.run);
     }
 }
 
