@@ -54,6 +54,7 @@ impl Scene {
             .with::<semantic::enhanced_search>()
             .with::<semantic::semantic_index>()
             .with::<semantic::semantic_stats>()
+            .with::<semantic::health::semantic_health>()
             .with::<semantic::cancel_indexing>()
             .with::<semantic::delete_index>()
             .with::<watch::start_file_watcher>()
@@ -367,6 +368,20 @@ async fn a_provider_that_is_not_configured_is_refused_with_the_configured_one() 
     let results = scene.calls(ollama, &calls).await;
     let is_refused: Vec<bool> = results.iter().map(|result| result["isError"] == true).collect();
     assert_eq!(is_refused, [false, false, true], "{results:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_health_of_a_provider_is_that_of_a_vector_that_it_has_just_computed() {
+    let scene = Scene::new();
+    let call = [("semantic_health", json!({}))];
+    let online = scene.calls(json!({ "projects": [scene.project()] }), &call).await.remove(0);
+    assert_eq!(online["structuredContent"]["is_online"], true, "{online}");
+    let config = json!({ "projects": [scene.project()], "embeddings": {
+        "provider": "ollama", "model": "mxbai-embed-large", "base_url": "http://127.0.0.1:9",
+    } });
+    let offline = scene.calls(config, &call).await.remove(0);
+    assert_eq!(offline["structuredContent"]["is_online"], false, "{offline}");
+    assert!(text(&offline).contains(": offline: "), "{offline}");
 }
 
 #[tokio::test]

@@ -15,7 +15,7 @@ use crate::yard::{Gateway, OPERATOR, Yard, command_line, none, soon, within};
 const FILES: [&str; 3] = ["one.word", "two.word", "three.word"];
 
 /// The tools of the seed, all of which are listed with `tools = "all"`.
-const SEED: [&str; 29] = [
+const SEED: [&str; 31] = [
     "grep_search",
     "glob_files",
     "ast_grep_search",
@@ -25,6 +25,7 @@ const SEED: [&str; 29] = [
     "hybrid_search",
     "semantic_index",
     "semantic_stats",
+    "semantic_health",
     "multi_query_search",
     "decomposed_search",
     "enhanced_search",
@@ -44,6 +45,7 @@ const SEED: [&str; 29] = [
     "lsp_code_action_resolve",
     "lsp_extract_refactor",
     "lsp_servers",
+    "lsp_health",
     "lsp_diagnostics",
 ];
 

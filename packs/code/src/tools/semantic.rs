@@ -1,5 +1,6 @@
 //! The tools of the index: search by meaning, with filters, in several ways; update, inspect and delete the index.
 
+pub(crate) mod health;
 mod several;
 
 use std::fmt::Write as _;

@@ -1,4 +1,4 @@
-//! `lsp_servers`: which servers are installed, which run, and how to install the rest.
+//! `lsp_servers`: which servers are installed, which run, and how to install the rest. `lsp_health`: those that run.
 
 use std::fmt::Write as _;
 
@@ -94,12 +94,28 @@ pub(crate) async fn lsp_servers(code: &Code) -> Result<WithText<ServerList>, Too
             runs_project_code: server.runs_project_code,
         });
     }
+    let running = running(code, &mut text);
+    Ok(WithText::new(ServerList { servers, running }, text))
+}
+
+/// Lists the language servers that run: their projects, states and processes.
+#[tool(read_only, idempotent)]
+pub(crate) fn lsp_health(code: &Code) -> WithText<Vec<Process>> {
+    let mut text = String::new();
+    let running = running(code, &mut text);
+    if running.is_empty() {
+        text.push_str("No language server was started yet.");
+    }
+    WithText::new(running, text)
+}
+
+fn running(code: &Code, text: &mut String) -> Vec<Process> {
     let running: Vec<Process> = code.pool.statuses().into_iter().map(process).collect();
     for Process { server, project, state, pid, .. } in &running {
         let pid = pid.map(|pid| format!(", process {pid}")).unwrap_or_default();
         let _ = writeln!(text, "{server} for {project}: {state}{pid}");
     }
-    Ok(WithText::new(ServerList { servers, running }, text))
+    running
 }
 
 fn process(status: crate::servers::Status) -> Process {
