@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::time::{Instant, interval};
 use toolyard_model::{Ask, AskError, Back, BoxFuture};
+use toolyard_proto::app::PARTIAL;
 use toolyard_proto::{Notification, Raw};
 
 use super::ask;
@@ -101,7 +102,7 @@ impl Back for Progress {
             return;
         }
         let params: Value = notification.params.and_then(|params| params.read().ok()).unwrap_or_default();
-        let text = words(&params);
+        let Some(text) = words(&params) else { return };
         if self.kind == Kind::Lines {
             say::line(format_args!("progress: {text}"));
         }
@@ -129,9 +130,33 @@ impl Back for Progress {
     }
 }
 
-fn words(params: &Value) -> String {
-    let done = &params["progress"];
+/// A report in words. A part of the answer needs none: the answer is printed at the end.
+fn words(params: &Value) -> Option<String> {
+    if params["_meta"].get(PARTIAL).is_some() {
+        return None;
+    }
     let total = params.get("total").map(|total| format!(" of {total}")).unwrap_or_default();
-    let message = params["message"].as_str().map(|message| format!(": {message}")).unwrap_or_default();
-    format!("{done}{total}{message}")
+    let message = params["message"].as_str();
+    // Reports between two steps have numbers just above the first; those before the first step are negative.
+    let done = (params["progress"].as_f64().unwrap_or_default() * 1000.0).round() / 1000.0;
+    match message {
+        Some(message) if done < 0.0 => Some(message.to_owned()),
+        Some(message) => Some(format!("{done}{total}: {message}")),
+        None => Some(format!("{done}{total}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reports_of_progress_have_readable_numbers_and_parts_of_the_answer_are_no_reports() {
+        let check = |params: Value, expected: Option<&str>| assert_eq!(words(&params).as_deref(), expected);
+        check(json!({ "progress": 1e-6, "_meta": { PARTIAL: [] } }), None);
+        check(json!({ "progress": 2, "total": 5, "message": "half" }), Some("2 of 5: half"));
+        check(json!({ "progress": 0.5, "total": 1 }), Some("0.5 of 1"));
+        check(json!({ "progress": 3.000_001, "message": "still there" }), Some("3: still there"));
+        check(json!({ "progress": -0.5, "message": "waiting for a limit" }), Some("waiting for a limit"));
+    }
 }
