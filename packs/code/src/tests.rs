@@ -1,5 +1,6 @@
 //! The pack as clients see it: requests in, answers out.
 
+mod find;
 mod guide;
 mod shared;
 

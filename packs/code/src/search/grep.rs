@@ -14,9 +14,11 @@ use crate::project::Place;
 use crate::walk::Walk;
 
 /// What to look for.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Query<'a> {
     pub(crate) pattern: &'a str,
+    /// Whether the pattern is a text, not an expression.
+    pub(crate) is_literal: bool,
     pub(crate) file_pattern: Option<&'a str>,
     pub(crate) ignore_case: bool,
     /// How many lines around each match are listed, too.
@@ -61,6 +63,7 @@ pub(crate) fn grep(place: &Place, query: &Query<'_>, go_on: &dyn Fn() -> bool) -
 fn matcher(query: &Query<'_>) -> Result<RegexMatcher, ToolError> {
     let built = RegexMatcherBuilder::new()
         .case_insensitive(query.ignore_case)
+        .fixed_strings(query.is_literal)
         .line_terminator(Some(b'\n'))
         .build(query.pattern);
     built.map_err(|error| {
@@ -144,7 +147,7 @@ mod tests {
             std::fs::write(folder.path().join(path), text).unwrap();
         }
         let place = Projects::new(vec![folder.path().to_owned()], false).locate(".", None).unwrap();
-        let query = Query { pattern, file_pattern, ignore_case: false, context: 0, limit: 100 };
+        let query = Query { pattern, file_pattern, context: 0, limit: 100, ..Query::default() };
         let found = grep(&place, &query, &|| true).unwrap();
         let found: Vec<(&str, usize, usize)> =
             found.list.iter().map(|found| (found.file.as_str(), found.line, found.column)).collect();
@@ -165,7 +168,7 @@ mod tests {
         std::fs::write(folder.path().join("a.txt"), "1\n2\nx3\n4\nx5\n6\n7\n8\n9\nx10\n11\n").unwrap();
         let place = Projects::new(vec![folder.path().to_owned()], false).locate(".", None).unwrap();
         let found = |limit| {
-            let query = Query { pattern: "x", file_pattern: None, ignore_case: false, context: 2, limit };
+            let query = Query { pattern: "x", context: 2, limit, ..Query::default() };
             grep(&place, &query, &|| true).unwrap()
         };
         let all = "a.txt-1- 1\na.txt-2- 2\na.txt:3:1: x3\na.txt-4- 4\na.txt:5:1: x5\na.txt-6- 6\na.txt-7- 7\n\
@@ -176,7 +179,7 @@ mod tests {
             (&first.list[0].before[..], &first.list[0].after[..], first.total),
             (&["1".to_owned(), "2".to_owned()][..], &["4".to_owned()][..], 3)
         );
-        let query = Query { pattern: "2|10", file_pattern: None, ignore_case: false, context: 1, limit: 9 };
+        let query = Query { pattern: "2|10", context: 1, limit: 9, ..Query::default() };
         let apart = grep(&place, &query, &|| true).unwrap().to_text();
         assert_eq!(
             apart,
@@ -186,7 +189,7 @@ mod tests {
 
     #[test]
     fn an_invalid_expression_is_an_error_that_names_it() {
-        let query = Query { pattern: "(", file_pattern: None, ignore_case: false, context: 0, limit: 1 };
+        let query = Query { pattern: "(", context: 0, limit: 1, ..Query::default() };
         assert!(matcher(&query).unwrap_err().message().contains("`(` is not a valid regular expression"));
     }
 }

@@ -59,6 +59,7 @@ pub(crate) fn grep_search(
         ignore_case: args.ignore_case,
         context: args.context,
         limit: args.limit,
+        ..grep::Query::default()
     };
     let found = grep::grep(&place, &query, &|| !context.is_cancelled())?;
     let text = found.to_text();
@@ -230,19 +231,13 @@ pub(crate) fn find_code(
     };
     let go_on = || !context.is_cancelled();
     let language = args.language.as_deref();
-    let by_text = |pattern: &str| {
-        let query = grep::Query {
-            pattern,
-            file_pattern: None,
-            ignore_case: false,
-            context: 0,
-            limit: args.n_results,
-        };
+    let by_text = |pattern: &str, is_literal: bool| {
+        let query = grep::Query { pattern, is_literal, limit: args.n_results, ..grep::Query::default() };
         grep::grep(&place, &query, &go_on)
     };
     let (matches, answers) = match search_type {
         SearchType::Ast => (Some(ast::search(&place, &args.query, language, args.n_results, &go_on)?), None),
-        SearchType::Exact => (Some(by_text(&literal(args.query.trim().trim_matches('"')))?), None),
+        SearchType::Exact => (Some(by_text(args.query.trim().trim_matches('"'), true)?), None),
         SearchType::Semantic => {
             let filter = Filter { language: args.language.clone(), ..Filter::default() };
             let search = || semantic::answers(code, &place, provider, &args.query, &filter, args.n_results);
@@ -259,7 +254,7 @@ pub(crate) fn find_code(
         }
         // A name or a piece of code that is not an expression is looked for as it is.
         SearchType::Grep | SearchType::Auto => {
-            (Some(by_text(&args.query).or_else(|_| by_text(&literal(&args.query)))?), None)
+            (Some(by_text(&args.query, false).or_else(|_| by_text(&args.query, true))?), None)
         }
     };
     let text = match (&matches, &answers) {
@@ -311,25 +306,12 @@ fn places(
     if has_metavariable(part) {
         return ast::search(place, part, language, MOST_PLACES, go_on);
     }
-    let pattern = literal(part.trim_matches('"'));
     let query = grep::Query {
-        pattern: &pattern,
-        file_pattern: None,
+        pattern: part.trim_matches('"'),
+        is_literal: true,
         ignore_case: true,
-        context: 0,
         limit: MOST_PLACES,
+        ..grep::Query::default()
     };
     grep::grep(place, &query, go_on)
-}
-
-/// An expression that matches the text itself.
-fn literal(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        if !c.is_alphanumeric() && !c.is_whitespace() && c != '_' && c.is_ascii() {
-            out.push('\\');
-        }
-        out.push(c);
-    }
-    out
 }
