@@ -393,7 +393,7 @@ impl Filter {
     fn accepts(&self, entry: &Indexed) -> bool {
         let chunk = &entry.chunk;
         let contains = |names: &[String], wanted: &str| names.iter().any(|name| name.contains(wanted));
-        self.language.as_deref().is_none_or(|wanted| is_language(&entry.path, wanted))
+        self.language.as_deref().is_none_or(|wanted| language::is(&entry.path, wanted))
             && self.node_type.as_deref().is_none_or(|wanted| is_kind(chunk, wanted))
             && self
                 .decorator
@@ -418,13 +418,6 @@ fn mean(numbers: impl Iterator<Item = f32>) -> f32 {
 fn signature(chunk: &Chunk) -> String {
     let first = chunk.text.lines().next().unwrap_or_default().trim();
     shorten(first.trim_end_matches(['{', ':']).trim_end(), 120)
-}
-
-/// By the language's name or by the ending of the file.
-fn is_language(path: &Path, wanted: &str) -> bool {
-    let wanted = wanted.trim_start_matches('.').to_lowercase();
-    let by_name = language::of_file(path).is_some_and(|own| language::named(&wanted) == Some(own));
-    by_name || path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case(wanted.as_str()))
 }
 
 /// Methods are functions, too; `func` and `struct` are what other tools call a function and a class.

@@ -42,6 +42,13 @@ pub(crate) fn named(name: &str) -> Option<SupportLang> {
     name.parse().ok().filter(|language| BUILT_IN.contains(language))
 }
 
+/// Whether a file is of this language, by the language's name or by the ending of the file.
+pub(crate) fn is(path: &Path, wanted: &str) -> bool {
+    let wanted = wanted.trim_start_matches('.').to_lowercase();
+    let by_name = of_file(path).is_some_and(|own| named(&wanted) == Some(own));
+    by_name || path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case(wanted.as_str()))
+}
+
 /// A language's name, in lower case.
 pub(crate) fn name(language: SupportLang) -> String {
     language.to_string().to_lowercase()

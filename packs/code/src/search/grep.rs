@@ -1,6 +1,6 @@
 //! `grep_search`: lines that match a regular expression, as ripgrep finds them.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use grep_matcher::Matcher as _;
 use grep_regex::{RegexMatcher, RegexMatcherBuilder};
@@ -10,6 +10,7 @@ use grep_searcher::{
 use toolyard_tool::ToolError;
 
 use super::{Match, Matches, column};
+use crate::language;
 use crate::project::Place;
 use crate::walk::Walk;
 
@@ -20,6 +21,8 @@ pub(crate) struct Query<'a> {
     /// Whether the pattern is a text, not an expression.
     pub(crate) is_literal: bool,
     pub(crate) file_pattern: Option<&'a str>,
+    /// Only files of this language.
+    pub(crate) language: Option<&'a str>,
     pub(crate) ignore_case: bool,
     /// How many lines around each match are listed, too.
     pub(crate) context: usize,
@@ -40,7 +43,8 @@ pub(crate) fn grep(place: &Place, query: &Query<'_>, go_on: &dyn Fn() -> bool) -
         .after_context(query.context)
         .build();
     let mut found = Matches { project: place.project.root().display().to_string(), ..Matches::default() };
-    for path in walk.files(place) {
+    let is_wanted = |path: &PathBuf| query.language.is_none_or(|wanted| language::is(path, wanted));
+    for path in walk.files(place).into_iter().filter(is_wanted) {
         if !go_on() {
             return Err(ToolError::new("the search was cancelled"));
         }

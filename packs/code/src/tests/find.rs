@@ -28,3 +28,22 @@ async fn text_in_quotes_is_found_with_every_character_that_an_expression_gives_a
     let result = scene.call(false, "find_code", query).await;
     assert!(places(&result).contains(&("types.rs", 1)), "{}", text(&result));
 }
+
+#[tokio::test]
+async fn the_language_limits_results_by_text_as_those_by_syntax() {
+    let scene = Scene::new();
+    scene.write("project/a.py", "retries = 1\nlimit = 2\n");
+    scene.write("project/a.rs", "const retries: u8 = 1;\nconst limit: u8 = 2;\n");
+    for (query, search_type) in
+        [("retries", "grep"), ("retries(", "grep"), ("\"retries\"", "exact"), ("retries AND limit", "hybrid")]
+    {
+        for (language, file) in [("python", "a.py"), ("rs", "a.rs")] {
+            let query = json!({ "query": query, "search_type": search_type, "language": language });
+            let result = scene.call(false, "find_code", query.clone()).await;
+            let others = places(&result).iter().filter(|(found, _)| *found != file).count();
+            assert_eq!(others, 0, "{query}: {}", text(&result));
+        }
+    }
+    let query = json!({ "query": "retries", "language": "python" });
+    assert_eq!(places(&scene.call(false, "find_code", query).await), [("a.py", 1)]);
+}

@@ -232,7 +232,8 @@ pub(crate) fn find_code(
     let go_on = || !context.is_cancelled();
     let language = args.language.as_deref();
     let by_text = |pattern: &str, is_literal: bool| {
-        let query = grep::Query { pattern, is_literal, limit: args.n_results, ..grep::Query::default() };
+        let query =
+            grep::Query { pattern, is_literal, language, limit: args.n_results, ..grep::Query::default() };
         grep::grep(&place, &query, &go_on)
     };
     let (matches, answers) = match search_type {
@@ -310,6 +311,7 @@ fn places(
         pattern: part.trim_matches('"'),
         is_literal: true,
         ignore_case: true,
+        language,
         limit: MOST_PLACES,
         ..grep::Query::default()
     };
