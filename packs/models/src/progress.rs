@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 use toolyard_tool::{Content, Context};
 
 use crate::conversation::Piece;
@@ -12,6 +12,9 @@ use crate::conversation::Piece;
 /// Partial text is sent in pieces of at least this size, or after this time.
 const LEAST_TEXT: usize = 512;
 const LONGEST_WAIT: Duration = Duration::from_millis(200);
+/// After so long without a part of an answer, and as often from then on, a note shows that the call waits. A provider
+/// may be silent for longer than the gateway lets a call be.
+const SIGN_OF_LIFE: Duration = Duration::from_secs(30);
 
 #[derive(Clone)]
 pub(crate) struct Progress {
@@ -24,11 +27,14 @@ struct State {
     shows_text: bool,
     text: String,
     sent: Instant,
+    /// When the last part of an answer came.
+    heard: Instant,
 }
 
 impl Progress {
     pub(crate) fn new(context: &Context) -> Self {
-        let state = State { steps: 0, shows_text: true, text: String::new(), sent: Instant::now() };
+        let now = Instant::now();
+        let state = State { steps: 0, shows_text: true, text: String::new(), sent: now, heard: now };
         Self { context: context.clone(), state: Arc::new(Mutex::new(state)) }
     }
 
@@ -51,10 +57,30 @@ impl Progress {
         self.context.progress_with(step, None, message);
     }
 
+    /// Waits for an answer of a model, and shows that the call is at work while nothing comes.
+    pub(crate) async fn during<T>(&self, model: &str, answer: impl Future<Output = T>) -> T {
+        self.state().heard = Instant::now();
+        let waiting = async {
+            loop {
+                sleep(SIGN_OF_LIFE).await;
+                let silence = self.state().heard.elapsed();
+                if silence >= SIGN_OF_LIFE {
+                    self.note(format!("waiting for `{model}`: nothing received for {} s", silence.as_secs()));
+                }
+            }
+        };
+        tokio::select! {
+            biased;
+            answer = answer => answer,
+            () = waiting => unreachable!("it waits until the answer is there"),
+        }
+    }
+
     /// A part of the answer.
     pub(crate) fn piece(&self, piece: &Piece) {
         let ready = {
             let mut state = self.state();
+            state.heard = Instant::now();
             if let (Piece::Text(text), true) = (piece, state.shows_text) {
                 state.text.push_str(text);
             }

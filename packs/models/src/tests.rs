@@ -7,6 +7,7 @@ mod limits;
 mod order;
 mod parameters;
 mod privacy;
+mod waiting;
 
 use std::collections::VecDeque;
 use std::sync::Arc;

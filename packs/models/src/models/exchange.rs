@@ -57,7 +57,8 @@ impl Models {
             let held = self.shared_limits(target.model, progress).await?;
             let pass = self.gate.enter(target.model, &progress.context().turn(), waits).await?;
             let mut entry = Entry::open(self, target, invocation);
-            let result = self.request(target, &auth, &turn, progress, &mut entry).await;
+            let request = self.request(target, &auth, &turn, progress, &mut entry);
+            let result = progress.during(target.model, request).await;
             drop((pass, held));
             entry.close(&result).await;
             let (trouble, has_begun) = match result {
