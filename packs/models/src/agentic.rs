@@ -169,11 +169,11 @@ impl Run {
     }
 
     fn is_over(&self, bounds: Bounds) -> Option<StoppedBy> {
+        // A bound on something unknown cannot hold, so the run ends.
         let tokens = self.usage.map(|usage| usage.input_tokens + usage.output_tokens);
-        if bounds.tokens.zip(tokens).is_some_and(|(most, used)| used >= most) {
+        if bounds.tokens.is_some_and(|most| tokens.is_none_or(|used| used >= most)) {
             return Some(StoppedBy::MaxTokens);
         }
-        // Without a known cost the bound cannot hold, so the run ends.
         let is_dear = bounds.cost.is_some_and(|most| self.cost.is_none_or(|cost| cost >= most));
         is_dear.then_some(StoppedBy::MaxCost)
     }

@@ -40,14 +40,20 @@ impl Toolbox for Shed {
 
 /// An answer that calls these tools.
 fn calls(names: &[&str]) -> Does {
+    calls_with(names, json!({ "promptTokenCount": 100, "candidatesTokenCount": 25 }))
+}
+
+fn calls_with(names: &[&str], usage: Value) -> Does {
     let parts: Vec<Value> = names
         .iter()
         .map(|name| json!({ "functionCall": { "name": name, "args": { "path": "a" } } }))
         .collect();
-    Does::Stream(vec![json!({
-        "candidates": [{ "content": { "role": "model", "parts": parts }, "finishReason": "STOP" }],
-        "usageMetadata": { "promptTokenCount": 100, "candidatesTokenCount": 25 },
-    })])
+    let mut event =
+        json!({ "candidates": [{ "content": { "role": "model", "parts": parts }, "finishReason": "STOP" }] });
+    if !usage.is_null() {
+        event["usageMetadata"] = usage;
+    }
+    Does::Stream(vec![event])
 }
 
 const LOOSE: Bounds = Bounds { turns: 10, time: Duration::from_mins(2), tokens: None, cost: None };
@@ -92,6 +98,15 @@ async fn a_runaway_is_stopped_by_each_bound() {
     check(Bounds { tokens: Some(300), ..LOOSE }, StoppedBy::MaxTokens, 3).await;
     // 0.00035 for each turn.
     check(Bounds { cost: Some(0.000_6), ..LOOSE }, StoppedBy::MaxCost, 2).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_bound_on_tokens_stops_a_run_whose_provider_does_not_report_them() {
+    let bench = Bench::new(vec![calls_with(&["code__read"], Value::Null); 50]);
+    let (run, shed) = work(&bench, &["*"], Bounds { tokens: Some(1_000_000), ..LOOSE }).await;
+    let run = run.unwrap();
+    assert_eq!((run.stopped_by, run.usage), (StoppedBy::MaxTokens, None));
+    assert_eq!((bench.script.sent().len(), shed.called.lock().len()), (1, 0));
 }
 
 #[tokio::test(start_paused = true)]

@@ -188,6 +188,9 @@ impl Worked {
             }
             StoppedBy::MaxTurns => "Max turns reached without final response".to_owned(),
             StoppedBy::Timeout => "The time was up before the final response".to_owned(),
+            StoppedBy::MaxTokens if run.usage.is_none() => {
+                "Stopped by `max_total_tokens`, because the provider reports no tokens".to_owned()
+            }
             StoppedBy::MaxTokens => "Max tokens reached without final response".to_owned(),
             StoppedBy::MaxCost => "Max cost reached without final response".to_owned(),
         };
@@ -201,5 +204,23 @@ impl Worked {
         let usage = run.usage;
         let cost = run.cost;
         Self { text, provider, model, stopped_by, turns, usage, cost, auth }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_text_of_a_run_that_was_stopped_states_the_reason() {
+        let check = |stopped_by, usage, text: &str| {
+            let run = Run { answered: None, turns: Vec::new(), stopped_by, usage, cost: None };
+            assert_eq!(Worked::new(run, "m".into()).text, text);
+        };
+        let usage = Some(Usage::default());
+        check(StoppedBy::MaxTokens, usage, "Max tokens reached without final response");
+        let unknown = "Stopped by `max_total_tokens`, because the provider reports no tokens";
+        check(StoppedBy::MaxTokens, None, unknown);
+        check(StoppedBy::MaxTurns, None, "Max turns reached without final response");
     }
 }
