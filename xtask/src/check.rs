@@ -14,10 +14,10 @@ pub(crate) fn check() -> Result<()> {
     })?;
     // Together with the workspace, so that the features of everything else stay the same and only the targets with gated
     // code are checked again.
-    step("clippy with the feature `cluster`", || {
-        let gated =
-            ["clippy", "--workspace", "--features", "toolyard/cluster", "--bins", "--test", "cluster"];
-        process::run(workspace::cargo().args(gated).args(["--", "--deny", "warnings"]))
+    step("clippy with the features `cluster` and `measure`", || {
+        let features = ["clippy", "--workspace", "--features", "toolyard/cluster,toolyard-pack-code/measure"];
+        let targets = ["--bins", "--test", "cluster", "--example", "measure"];
+        process::run(workspace::cargo().args(features).args(targets).args(["--", "--deny", "warnings"]))
     })?;
     step("deny", deny::deny)
 }
