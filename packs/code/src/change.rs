@@ -1,15 +1,20 @@
 //! Changes to several files at once: all of them or none, also if the process is killed in between.
 //!
 //! What is to be written goes into a journal first. Once the journal is on the disk, the change is decided: files are
-//! replaced one by one, and the journal is removed. A journal that is found later belongs to a process that was killed:
-//! its change is carried out to the end. A file that another process changed in the meantime is left alone.
+//! replaced one by one, and the journal is removed. The process locks its journal, so that one that is found without a
+//! lock belongs to a process that was killed (`recover`).
 //!
 //! If a file cannot be replaced, the journal is renamed first, from `.journal` to `.undo`: from then on the change is
 //! to be taken back, by this process or by the next one. Renaming needs no space on a full disk.
 
+mod recover;
+
 use std::fmt::Write as _;
+use std::fs::File;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
@@ -17,8 +22,9 @@ use similar::TextDiff;
 use toolyard_jail::JailError;
 use toolyard_tool::ToolError;
 
-use crate::project::{Project, Projects, jail_error};
+use crate::project::Project;
 use crate::search::ast::Rewritten;
+use recover::Opened;
 
 /// Lines around a change in a diff.
 const CONTEXT: usize = 3;
@@ -35,7 +41,7 @@ pub(crate) struct FileChange {
     pub(crate) path: PathBuf,
     /// The checksum of the text that is replaced.
     before: String,
-    /// The text that is replaced. Journals of earlier versions have none, and are never taken back.
+    /// The text that is replaced. Journals of earlier versions have none, and cannot be taken back.
     #[serde(default)]
     original: String,
     after: String,
@@ -51,6 +57,7 @@ struct Journal {
 #[derive(Clone, Debug)]
 pub(crate) struct Journals {
     folder: PathBuf,
+    opened: Arc<Opened>,
 }
 
 /// Why a file was not replaced.
@@ -80,6 +87,9 @@ impl FileChange {
     }
 
     fn take_back(&self, project: &Project) -> Result<(), NotReplaced> {
+        if checksum(&self.original) != self.before {
+            return Err(NotReplaced::Edited);
+        }
         replace(project, &self.path, &checksum(&self.after), &self.original)
     }
 }
@@ -114,7 +124,7 @@ pub(crate) fn diff(files: &[Rewritten]) -> String {
 
 impl Journals {
     pub(crate) fn new(folder: PathBuf) -> Self {
-        Self { folder }
+        Self { folder, opened: Arc::default() }
     }
 
     /// Carries out a change, unless a file differs from what the change was made for. If a file cannot be written,
@@ -126,47 +136,48 @@ impl Journals {
                 return Err(has_changed(&file.path));
             }
         }
-        let journal = self.commit(&Journal { root: project.root().to_owned(), files: files.to_vec() })?;
+        let journal = Journal { root: project.root().to_owned(), files: files.to_vec() };
+        let (journal, _lock) = self.commit(&journal)?;
         carry_out(project, files, &journal)
     }
 
-    /// Finishes the changes of processes that were killed, or takes back those that had failed. Projects that may no
-    /// longer be changed are left alone.
-    pub(crate) fn recover(&self, projects: &Projects) {
-        let Ok(entries) = std::fs::read_dir(&self.folder) else { return };
-        for path in entries.filter_map(|entry| Some(entry.ok()?.path())) {
-            let extension = path.extension().and_then(|extension| extension.to_str());
-            let recovered = match extension {
-                Some(DECIDED) => recover_one(&path, projects, FileChange::make),
-                Some(UNDO) => recover_one(&path, projects, FileChange::take_back),
-                _ => Ok(()),
-            };
-            if let Err(error) = recovered {
-                tracing::warn!(target: "code", journal = %path.display(), %error, "could not finish a change");
-            }
-        }
-    }
-
-    /// Brings the journal to the disk under its final name.
-    fn commit(&self, journal: &Journal) -> Result<PathBuf, ToolError> {
-        let name = preview_id(&journal.files);
+    /// Brings the journal to the disk under its final name. It is this process's own while the lock is held.
+    fn commit(&self, journal: &Journal) -> Result<(PathBuf, File), ToolError> {
+        let name = journal.name();
         let (draft, path) =
             (self.folder.join(format!("{name}.draft")), self.folder.join(format!("{name}.{DECIDED}")));
         let write = || {
             std::fs::create_dir_all(&self.folder)?;
-            let mut file = std::fs::File::create(&draft)?;
+            let mut file = File::create(&draft)?;
+            file.lock()?;
             file.write_all(&serde_json::to_vec(journal)?)?;
             file.sync_all()?;
             std::fs::rename(&draft, &path)?;
-            std::fs::File::open(&self.folder)?.sync_all()
+            File::open(&self.folder)?.sync_all()?;
+            Ok(file)
         };
-        write().map_err(|error| {
+        let lock = write().map_err(|error| {
             // What fails here must not be found by the next start.
             let _ = std::fs::remove_file(&draft);
             let _ = std::fs::remove_file(&path);
             journal_error(&path, &error)
         })?;
-        Ok(path)
+        Ok((path, lock))
+    }
+}
+
+impl Journal {
+    /// A name that no other journal has: the same change may be made in two projects, or twice.
+    fn name(&self) -> String {
+        static MADE: AtomicU64 = AtomicU64::new(0);
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+        let mut hash = Sha256::new();
+        hash.update(preview_id(&self.files));
+        hash.update(self.root.as_os_str().as_encoded_bytes());
+        hash.update(now.as_nanos().to_le_bytes());
+        hash.update(std::process::id().to_le_bytes());
+        hash.update(MADE.fetch_add(1, Ordering::Relaxed).to_le_bytes());
+        hex(&hash.finalize())[..16].to_owned()
     }
 }
 
@@ -191,7 +202,7 @@ fn carry_out(project: &Project, files: &[FileChange], journal: &Path) -> Result<
             "the files were changed, but the journal `{}` was not removed: {error}",
             journal.display()
         ))
-        .hint("delete it, or the change may be made again after it was reverted")
+        .hint("delete it, or a part of the change may be made again after it was reverted")
     })
 }
 
@@ -241,24 +252,6 @@ fn roll_back(
     }
 }
 
-fn recover_one(
-    path: &Path,
-    projects: &Projects,
-    finish: fn(&FileChange, &Project) -> Result<(), NotReplaced>,
-) -> Result<(), ToolError> {
-    let broken = |error: &dyn std::fmt::Display| ToolError::new(format!("cannot read the journal: {error}"));
-    let bytes = std::fs::read(path).map_err(|error| broken(&error))?;
-    let journal: Journal = serde_json::from_slice(&bytes).map_err(|error| broken(&error))?;
-    let project = projects.of_journal(&journal.root)?;
-    project.writable()?;
-    for file in &journal.files {
-        if let Err(NotReplaced::Failed(error)) = finish(file, &project) {
-            return Err(jail_error(error));
-        }
-    }
-    std::fs::remove_file(path).map_err(|error| journal_error(path, &error))
-}
-
 /// Replaces the text of a file that has the checksum `from`. Its permissions stay. A file that has the new text
 /// already was replaced by an earlier attempt.
 fn replace(project: &Project, path: &Path, from: &str, text: &str) -> Result<(), NotReplaced> {
@@ -268,7 +261,7 @@ fn replace(project: &Project, path: &Path, from: &str, text: &str) -> Result<(),
         _ => return Err(NotReplaced::Edited),
     }
     let inside = project.jail().path(&path.to_string_lossy()).map_err(NotReplaced::Failed)?;
-    let write = |into: &mut std::fs::File| -> Result<(), JailError> {
+    let write = |into: &mut File| -> Result<(), JailError> {
         into.set_len(0)?;
         Ok(into.write_all(text.as_bytes())?)
     };

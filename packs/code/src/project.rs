@@ -78,11 +78,6 @@ impl Projects {
         Ok(Project { root, jail, is_writable: self.write, is_proven: true })
     }
 
-    /// The project of a change that was decided before the gateway was killed. Its root was allowed then.
-    pub(crate) fn of_journal(&self, root: &Path) -> Result<Project, ToolError> {
-        self.project(root.to_owned())
-    }
-
     /// Whether a folder is inside a configured one.
     pub(crate) fn contains(&self, folder: &Path) -> bool {
         self.folders.iter().any(|configured| folder.starts_with(configured))

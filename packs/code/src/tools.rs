@@ -73,7 +73,6 @@ impl Code {
         let pool = Pool::new(host.clone(), servers::servers(&config.servers), limits);
         let projects = Projects::new(config.projects.clone(), config.write);
         let journals = Journals::new(state.join("journals"));
-        journals.recover(&projects);
         Self {
             projects,
             journals,
@@ -92,9 +91,7 @@ impl Code {
     /// The place that an argument names.
     pub(crate) async fn locate(&self, context: &Context, path: &str) -> Result<Place, ToolError> {
         let caller = self.caller_folder(context, path).await;
-        let mut place = self.projects.locate(path, caller.as_ref())?;
-        place.project.is_proven = context.is_proven();
-        Ok(place)
+        self.opened(self.projects.locate(path, caller.as_ref())?, context).await
     }
 
     /// The same for tools that run on a thread of their own.
@@ -104,9 +101,20 @@ impl Code {
 
     /// The place that an argument names, which need not exist yet.
     pub(crate) fn new_place(&self, context: &Context, path: &str) -> Result<Place, ToolError> {
-        let caller = Handle::current().block_on(self.caller_folder(context, path));
-        let mut place = self.projects.locate_new(path, caller.as_ref())?;
+        let runtime = Handle::current();
+        let caller = runtime.block_on(self.caller_folder(context, path));
+        runtime.block_on(self.opened(self.projects.locate_new(path, caller.as_ref())?, context))
+    }
+
+    /// The place as this caller may use it, after what a killed process left in the project was handled.
+    async fn opened(&self, mut place: Place, context: &Context) -> Result<Place, ToolError> {
         place.project.is_proven = context.is_proven();
+        if self.journals.is_unopened(&place.project) {
+            let (journals, project) = (self.journals.clone(), place.project.clone());
+            tokio::task::spawn_blocking(move || journals.open(&project))
+                .await
+                .map_err(|error| ToolError::new(format!("cannot finish an earlier change: {error}")))?;
+        }
         Ok(place)
     }
 

@@ -272,7 +272,7 @@ fn a_rename_over_three_files_is_done_in_all_or_in_none_when_the_gateway_is_kille
         // The language server was started for others; what a caller may do is its own.
         let refused = gateway.call("code__lsp_rename", &rename);
         assert!(refused.to_string().contains("does not prove its user"), "{refused}");
-        let call = gateway.begin_as_operator("code__lsp_rename", &rename);
+        let renaming = gateway.begin_as_operator("code__lsp_rename", &rename);
         soon("the first changed file", || match scene.count(&after) {
             [0, 0, 0] => Err("nothing changed".to_owned()),
             _ => Ok(()),
@@ -280,11 +280,14 @@ fn a_rename_over_three_files_is_done_in_all_or_in_none_when_the_gateway_is_kille
         // Each round is cut off at another moment.
         std::thread::sleep(Duration::from_micros(round * 700));
         gateway.signal(Signal::SIGKILL);
-        drop(call);
+        drop(renaming);
         drop(gateway);
-        // The next call of the pack finishes what was decided.
+        // The next call that may change the project finishes what was decided. Another one changes nothing.
         let gateway = scene.yard.start();
+        let left = (scene.count(&before), scene.count(&after));
         gateway.call("code__glob_files", &json!({ "pattern": "*.word" }));
+        assert_eq!((scene.count(&before), scene.count(&after)), left, "{round}");
+        call(&gateway, "code__glob_files", &json!({ "pattern": "*.word" }));
         let (old, new) = (scene.count(&before), scene.count(&after));
         assert!(
             (old, new) == ([6_000; 3], [0; 3]) || (old, new) == ([0; 3], [6_000; 3]),

@@ -1,6 +1,7 @@
 //! Changes to a real folder, and what is left of those that were cut off.
 
 use super::*;
+use crate::project::Projects;
 
 struct Scene {
     folder: tempfile::TempDir,
@@ -55,18 +56,86 @@ fn nothing_is_written_if_a_file_has_changed_since_the_preview() {
     assert_eq!(scene.texts(), ["one\n", "two\n", "three\n"]);
 }
 
+impl Scene {
+    /// The journal of a process that was killed when it had written these texts: of a change of all three files.
+    fn cut_off(&self, texts: [&str; 3]) -> PathBuf {
+        let root = self.project().root().to_owned();
+        let files =
+            vec![change("a", "one\n", "1\n"), change("b", "two\n", "2\n"), change("c", "three\n", "3\n")];
+        let (journal, _) = self.journals.commit(&Journal { root: root.clone(), files }).unwrap();
+        for (name, text) in ["a", "b", "c"].iter().zip(texts) {
+            std::fs::write(root.join(name), text).unwrap();
+        }
+        journal
+    }
+}
+
 #[test]
-fn a_change_that_was_cut_off_is_finished_but_later_edits_are_kept() {
+fn a_change_that_was_cut_off_is_finished_if_its_files_are_as_it_left_them() {
+    for texts in [["1\n", "two\n", "three\n"], ["1\n", "2\n", "three\n"]] {
+        let scene = scene();
+        scene.cut_off(texts);
+        scene.journals.open(&scene.project());
+        assert_eq!(scene.texts(), ["1\n", "2\n", "3\n"]);
+        assert_eq!(journals(&scene), [""; 0]);
+    }
+}
+
+#[test]
+fn a_change_that_was_cut_off_is_taken_back_if_one_of_its_files_was_edited_since() {
     let scene = scene();
-    let root = scene.project().root().to_owned();
-    let files = vec![change("a", "one\n", "1\n"), change("b", "two\n", "2\n"), change("c", "three\n", "3\n")];
-    scene.journals.commit(&Journal { root: root.clone(), files }).unwrap();
-    // The process was killed after the first file, and the last one was edited.
-    std::fs::write(root.join("a"), "1\n").unwrap();
-    std::fs::write(root.join("c"), "edited\n").unwrap();
-    scene.journals.recover(&scene.projects);
-    assert_eq!(scene.texts(), ["1\n", "2\n", "edited\n"]);
-    assert_eq!(std::fs::read_dir(scene.folder.path().join("journals")).unwrap().count(), 0);
+    scene.cut_off(["1\n", "two\n", "edited\n"]);
+    scene.journals.open(&scene.project());
+    assert_eq!(scene.texts(), ["one\n", "two\n", "edited\n"]);
+    assert_eq!(journals(&scene), [""; 0]);
+}
+
+#[test]
+fn a_change_that_was_reverted_or_completed_by_hand_is_not_made_again_nor_taken_back() {
+    for texts in [
+        ["one\n", "two\n", "three\n"],
+        ["one\n", "edited\n", "three\n"],
+        ["1\n", "2\n", "3\n"],
+        ["1\n", "2\n", "edited\n"],
+    ] {
+        let scene = scene();
+        scene.cut_off(texts);
+        scene.journals.open(&scene.project());
+        assert_eq!(scene.texts(), texts);
+        assert_eq!(journals(&scene), [""; 0]);
+    }
+    let scene = scene();
+    let journal = scene.cut_off(["1\n", "2\n", "3\n"]);
+    std::fs::rename(&journal, journal.with_extension(UNDO)).unwrap();
+    scene.journals.open(&scene.project());
+    assert_eq!(scene.texts(), ["1\n", "2\n", "3\n"], "the change that had failed was made again");
+    assert_eq!(journals(&scene), [""; 0]);
+}
+
+#[test]
+fn a_journal_is_left_alone_by_other_projects_by_readers_and_while_its_process_is_at_work() {
+    let scene = scene();
+    let half = ["1\n", "two\n", "three\n"];
+    let journal = scene.cut_off(half);
+    let other = scene.folder.path().join("other");
+    std::fs::create_dir(&other).unwrap();
+    let other = Projects::new(vec![other], true).locate(".", None).unwrap().project;
+    scene.journals.open(&other);
+    let read_only = Projects::new(vec![scene.project().root().to_owned()], false);
+    scene.journals.open(&read_only.locate(".", None).unwrap().project);
+    let mut unproven = scene.project();
+    unproven.is_proven = false;
+    assert!(!scene.journals.is_unopened(&unproven));
+    scene.journals.open(&unproven);
+    let at_work = File::open(&journal).unwrap();
+    at_work.lock().unwrap();
+    scene.journals.recover(&scene.project());
+    assert_eq!((scene.texts(), journals(&scene).len()), (half.map(str::to_owned), 1));
+    drop(at_work);
+    assert!(scene.journals.is_unopened(&scene.project()));
+    scene.journals.open(&scene.project());
+    assert_eq!((scene.texts(), journals(&scene).len()), (["1\n", "2\n", "3\n"].map(str::to_owned), 0));
+    assert!(!scene.journals.is_unopened(&scene.project()));
 }
 
 #[test]
@@ -142,7 +211,7 @@ fn a_file_that_is_swapped_during_a_change_is_kept_and_the_others_are_restored() 
         let project = scene.project();
         let files = vec![change("a", "one\n", "1\n"), change("c", "three\n", "3\n")];
         let journal = Journal { root: project.root().to_owned(), files: files.clone() };
-        let journal = scene.journals.commit(&journal).unwrap();
+        let (journal, _lock) = scene.journals.commit(&journal).unwrap();
         swap(&project.root().join("c"));
         let error = carry_out(&project, &files, &journal).unwrap_err();
         assert_eq!(error.message(), "`c` has changed; nothing was written");
@@ -160,11 +229,11 @@ fn what_cannot_be_restored_is_named_and_restored_by_the_next_start() {
     let project = scene.project();
     let files = vec![change("a", "one\n", "1\n"), change("b", "two\n", "2\n")];
     let journal = Journal { root: project.root().to_owned(), files: files.clone() };
-    let journal = scene.journals.commit(&journal).unwrap();
+    let (journal, _) = scene.journals.commit(&journal).unwrap();
     files[0].make(&project).unwrap();
     permit(project.root(), 0o555);
     let error = carry_out(&project, &files, &journal).unwrap_err();
-    scene.journals.recover(&scene.projects);
+    scene.journals.recover(&project);
     assert_eq!(scene.texts(), ["1\n", "two\n", "three\n"]);
     permit(project.root(), 0o755);
     assert_eq!(
@@ -172,7 +241,7 @@ fn what_cannot_be_restored_is_named_and_restored_by_the_next_start() {
         "cannot write `b`: path `b`: Permission denied (os error 13); `a` was changed and cannot be restored: path `a`: \
          Permission denied (os error 13)\nHint: the next start of the pack restores the changed files"
     );
-    scene.journals.recover(&scene.projects);
+    scene.journals.recover(&project);
     assert_eq!(scene.texts(), ["one\n", "two\n", "three\n"]);
     assert_eq!(journals(&scene), [""; 0]);
 }
@@ -180,14 +249,10 @@ fn what_cannot_be_restored_is_named_and_restored_by_the_next_start() {
 #[test]
 fn a_restore_that_was_cut_off_is_finished_but_later_edits_are_kept() {
     let scene = scene();
-    let root = scene.project().root().to_owned();
-    let files = vec![change("a", "one\n", "1\n"), change("b", "two\n", "2\n"), change("c", "three\n", "3\n")];
-    let journal = scene.journals.commit(&Journal { root: root.clone(), files }).unwrap();
-    std::fs::rename(&journal, journal.with_extension(UNDO)).unwrap();
     // The process was killed after it had restored the first file, and the last one was edited.
-    std::fs::write(root.join("b"), "2\n").unwrap();
-    std::fs::write(root.join("c"), "edited\n").unwrap();
-    scene.journals.recover(&scene.projects);
+    let journal = scene.cut_off(["one\n", "2\n", "edited\n"]);
+    std::fs::rename(&journal, journal.with_extension(UNDO)).unwrap();
+    scene.journals.open(&scene.project());
     assert_eq!(scene.texts(), ["one\n", "two\n", "edited\n"]);
     assert_eq!(journals(&scene), [""; 0]);
 }
