@@ -198,15 +198,15 @@ impl Index {
     }
 
     /// Empties the index, for all gateways; returns whether there was anything in it. Those that use it go on with the
-    /// empty index, and their next update fills it again.
+    /// empty index, and their next update fills it again. Indexes of other providers stay.
     pub(crate) fn clear(&self) -> Result<bool, ToolError> {
         // An update that is under way must not keep the caller waiting until its end.
         self.cancel();
         let _alone = self.refreshing.lock();
-        let cleared = store::clear(&self.folder);
-        // A damaged file was removed, and its connection would read it again.
         let open = || Store::open(&self.folder, &self.encoder.name());
         let mut loaded = self.lock();
+        let cleared = loaded.store.clear();
+        // A damaged file was removed, and its connection would read it again.
         let reloaded = loaded.reopen_if_gone(open).and_then(|()| loaded.reload());
         drop(loaded);
         self.forget_failure();

@@ -142,19 +142,35 @@ impl Code {
         Ok(index)
     }
 
-    /// Empties the stored index of a project, with the vectors of all providers; returns whether there was anything
-    /// in it. A watcher or another gateway that has it open goes on with the same, empty index.
+    /// Empties the stored index of a project with the vectors of one provider; returns whether there was anything in
+    /// it. A watcher or another gateway that has it open goes on with the same, empty index.
+    pub(crate) fn clear_index(&self, place: &Place, provider: Option<&str>) -> Result<bool, ToolError> {
+        let (root, provider) = (place.project.root(), self.provider(provider)?);
+        let open = self.indexes.lock().get(&(root.to_owned(), provider.to_owned())).cloned();
+        // One that is damaged cannot be opened.
+        match open {
+            Some(index) => index.clear(),
+            None => {
+                let folder = store::folder(&self.cache, root);
+                let cleared = store::clear_one(&folder, &self.encoder(provider)?.name());
+                cleared.map_err(|error| cannot_clear(&folder, &error))
+            }
+        }
+    }
+
+    /// The same with the vectors of all providers.
     pub(crate) fn delete_index(&self, place: &Place) -> Result<bool, ToolError> {
         let root = place.project.root();
         let indexes = self.indexes.lock();
         let of_project = indexes.iter().filter(|((own, _), _)| own == root);
         let open: Vec<Arc<Index>> = of_project.map(|(_, index)| index.clone()).collect();
         drop(indexes);
-        if open.is_empty() {
-            return clear(&store::folder(&self.cache, root));
+        let mut had_any = false;
+        for index in open {
+            had_any |= index.clear()?;
         }
-        // The first one empties the databases of all; the others forget what they have in memory.
-        open.iter().try_fold(false, |had_any, index| Ok(index.clear()? || had_any))
+        // Those of providers that this gateway has not used.
+        Ok(clear(&store::folder(&self.cache, root))? || had_any)
     }
 
     /// Empties all stored indexes; returns whether there was anything in them, or the first error after all were tried.
@@ -285,8 +301,11 @@ impl Code {
 }
 
 fn clear(folder: &Path) -> Result<bool, ToolError> {
-    store::clear(folder)
-        .map_err(|error| ToolError::new(format!("cannot empty the index in `{}`: {error}", folder.display())))
+    store::clear(folder).map_err(|error| cannot_clear(folder, &error))
+}
+
+fn cannot_clear(folder: &Path, error: &dyn std::fmt::Display) -> ToolError {
+    ToolError::new(format!("cannot empty the index in `{}`: {error}", folder.display()))
 }
 
 /// `.`: the project itself.

@@ -72,7 +72,7 @@ impl Store {
                 format!("cannot make `{}`: {error}", folder.display()).into(),
             )
         })?;
-        let identity = format!("schema {SCHEMA}, chunker {CHUNKER}, model {model}");
+        let identity = identity(model);
         let path = folder.join(file_name(&identity));
         let mut connection = Connection::open(&path)?;
         connection.busy_timeout(BUSY)?;
@@ -126,6 +126,11 @@ impl Store {
         transaction.commit()
     }
 
+    /// Empties this database, as [`clear`] empties all.
+    pub(crate) fn clear(&self) -> rusqlite::Result<bool> {
+        if self.is_gone() { Ok(false) } else { clear_or_remove(&self.path) }
+    }
+
     /// Whether the database was removed: what this writes is seen by no one else then.
     pub(crate) fn is_gone(&self) -> bool {
         !self.path.exists()
@@ -142,15 +147,25 @@ impl Store {
 pub(crate) fn clear(folder: &Path) -> rusqlite::Result<bool> {
     let mut had_any = false;
     for path in databases(folder) {
-        had_any |= match clear_database(&path) {
-            Err(error) if is_damaged(&error) => {
-                remove_all(&with_beside(&path));
-                true
-            }
-            cleared => cleared?,
-        };
+        had_any |= clear_or_remove(&path)?;
     }
     Ok(had_any)
+}
+
+/// The same for the database with the vectors of one model.
+pub(crate) fn clear_one(folder: &Path, model: &str) -> rusqlite::Result<bool> {
+    let path = folder.join(file_name(&identity(model)));
+    if path.exists() { clear_or_remove(&path) } else { Ok(false) }
+}
+
+fn clear_or_remove(path: &Path) -> rusqlite::Result<bool> {
+    match clear_database(path) {
+        Err(error) if is_damaged(&error) => {
+            remove_all(&with_beside(path));
+            Ok(true)
+        }
+        cleared => cleared,
+    }
 }
 
 fn clear_database(path: &Path) -> rusqlite::Result<bool> {
@@ -186,6 +201,10 @@ fn with_beside(path: &Path) -> [PathBuf; 3] {
         name.push(end);
         PathBuf::from(name)
     })
+}
+
+fn identity(model: &str) -> String {
+    format!("schema {SCHEMA}, chunker {CHUNKER}, model {model}")
 }
 
 /// Databases of different identities have different names.

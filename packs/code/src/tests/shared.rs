@@ -167,6 +167,12 @@ async fn callers_choose_among_several_providers_and_each_has_vectors_of_its_own(
         ask("semantic_search", "gemini"),
         ask("delete_index", "far"),
         ask("semantic_stats", "far"),
+        ask("semantic_stats", "ollama"),
+        ("semantic_index", json!({ "provider": "far", "force": true })),
+        ask("semantic_stats", "ollama"),
+        ("delete_index", json!({ "provider": "far", "delete_all": true })),
+        ("delete_index", json!({})),
+        ask("semantic_stats", "far"),
         ("semantic_stats", json!({})),
     ];
     let results = scene.calls(config, &calls).await;
@@ -185,7 +191,13 @@ async fn callers_choose_among_several_providers_and_each_has_vectors_of_its_own(
     let expected =
         "the provider `gemini` is not configured; configured is `ollama`, and `far`, and `nowhere`";
     assert!(text(&results[7]).contains(expected), "{}", results[7]);
-    assert_eq!((stats(9).2, stats(10).2), (0, 0), "the index is deleted with all its vectors");
+    assert_eq!((stats(9).2, stats(10).2), (0, vectors), "the vectors of another provider stay");
+    assert_eq!(stats(12).2, vectors, "`force` computes those of its provider only");
+    assert_eq!(
+        text(&results[13]),
+        "`delete_all` deletes the indexes of all providers\nHint: leave out `provider`"
+    );
+    assert_eq!((stats(15).2, stats(16).2), (0, 0), "without a provider, those of all are deleted");
     let asked = |service: &Service| service.received.try_iter().count();
-    assert_eq!((asked(&near), asked(&far)), (1, 2), "passages, and a question");
+    assert_eq!((asked(&near), asked(&far)), (1, 3), "passages, a question, and passages again");
 }

@@ -407,7 +407,7 @@ pub(crate) fn enhanced_search(
 
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct IndexArgs {
-    /// Whether to read all files again.
+    /// Whether to read all files and compute all vectors of the provider again.
     #[serde(default)]
     force: bool,
     /// The project to index.
@@ -427,7 +427,7 @@ pub(crate) fn semantic_index(
     code.expect_provider(args.provider.as_deref())?;
     let place = code.place(context, &args.project_path)?;
     if args.force {
-        code.delete_index(&place)?;
+        code.clear_index(&place, args.provider.as_deref())?;
     }
     let index = code.index(&place, args.provider.as_deref())?;
     let report = |done: usize, total: usize| {
@@ -513,7 +513,7 @@ pub(crate) struct DeleteArgs {
     /// Whether to delete the indexes of all projects.
     #[serde(default)]
     delete_all: bool,
-    /// The provider of vectors, if it must be a certain one. Only configured ones can be used.
+    /// Only the index with the vectors of this provider; those of all providers if it is left out.
     provider: Option<String>,
 }
 
@@ -521,15 +521,20 @@ pub(crate) struct DeleteArgs {
 #[tool(destructive, idempotent)]
 pub(crate) fn delete_index(code: &Code, context: &Context, args: DeleteArgs) -> Result<String, ToolError> {
     code.expect_provider(args.provider.as_deref())?;
+    if args.delete_all && args.provider.is_some() {
+        return Err(
+            ToolError::new("`delete_all` deletes the indexes of all providers").hint("leave out `provider`")
+        );
+    }
     if args.delete_all {
         let had_any = code.delete_all()?;
         return Ok(if had_any { "Deleted all indexes." } else { "There was no index." }.to_owned());
     }
     let place = code.place(context, &args.project_path)?;
     let root = place.project.root().display().to_string();
-    Ok(if code.delete_index(&place)? {
-        format!("Deleted the index of `{root}`.")
-    } else {
-        format!("`{root}` has no index.")
-    })
+    let had_any = match &args.provider {
+        Some(provider) => code.clear_index(&place, Some(provider))?,
+        None => code.delete_index(&place)?,
+    };
+    Ok(if had_any { format!("Deleted the index of `{root}`.") } else { format!("`{root}` has no index.") })
 }
