@@ -3,6 +3,7 @@
 mod find;
 mod guide;
 mod shared;
+mod watchers;
 
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
@@ -272,23 +273,6 @@ async fn without_a_model_answers_state_that_none_was_used() {
     assert!(text(&parts).contains(&format!("read a file into a string. {no_model}")), "{parts}");
     let one = scene.call(false, "decomposed_search", json!({ "query": "kill children" })).await;
     assert!(text(&one).contains(&format!("asks for one thing. {no_model}")), "{one}");
-}
-
-#[tokio::test]
-async fn a_watcher_that_runs_is_not_started_again() {
-    let scene = Scene::new();
-    let config = json!({ "projects": [scene.project()] });
-    let nothing = json!({});
-    let start = ("start_file_watcher", json!({ "debounce_seconds": 0.5 }));
-    let stop = ("stop_file_watcher", nothing.clone());
-    let list = ("list_file_watchers", nothing);
-    let results = scene.calls(config, &[start.clone(), start, list.clone(), stop.clone(), stop, list]).await;
-    let status = |at: usize| &results[at]["structuredContent"]["status"];
-    assert_eq!((status(0), status(1)), (&json!("started"), &json!("running")), "{results:?}");
-    let watched = |at: usize| text(&results[at]).matches("project_path").count();
-    assert_eq!((watched(2), watched(5)), (1, 0), "{results:?}");
-    let stopped = |at: usize| &results[at]["structuredContent"]["stopped"];
-    assert_eq!((stopped(3), stopped(4)), (&json!(true), &json!(false)), "{results:?}");
 }
 
 #[tokio::test]

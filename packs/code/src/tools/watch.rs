@@ -16,9 +16,9 @@ use toolyard_tool::{Context, ToolError, tool};
 use super::{Code, here};
 use crate::index::Index;
 
-/// The projects that are watched. Dropping a watcher ends its thread.
+/// The indexes that are watched, by the root of the project and the model. Dropping a watcher ends its thread.
 #[derive(Debug, Default)]
-pub(crate) struct Watchers(Mutex<HashMap<PathBuf, Watching>>);
+pub(crate) struct Watchers(Mutex<HashMap<(PathBuf, String), Watching>>);
 
 #[derive(Debug)]
 struct Watching {
@@ -28,22 +28,28 @@ struct Watching {
 }
 
 impl Watchers {
-    fn start(&self, root: &Path, index: Arc<Index>, debounce: Duration) -> Result<bool, ToolError> {
+    fn start(&self, root: &Path, index: Arc<Index>, debounce: Duration) -> Result<Watched, ToolError> {
         let mut watchers = self.0.lock();
-        if watchers.contains_key(root) {
-            return Ok(false);
+        let key = (root.to_owned(), index.encoder().name());
+        if let Some(running) = watchers.get(&key) {
+            return Ok(Watched::new(&key, running.debounce, "running"));
         }
+        let started = Watched::new(&key, debounce, "started");
         let watcher = watch(root, debounce, move || {
             if let Err(error) = index.refresh(&|| true, &|_, _| {}) {
                 tracing::warn!(target: "code", error = %error.message(), "could not update an index");
             }
         })?;
-        watchers.insert(root.to_owned(), Watching { debounce, _watcher: watcher });
-        Ok(true)
+        watchers.insert(key, Watching { debounce, _watcher: watcher });
+        Ok(started)
     }
 
+    /// Stops the watchers of all indexes of a project.
     fn stop(&self, root: &Path) -> bool {
-        self.0.lock().remove(root).is_some()
+        let mut watchers = self.0.lock();
+        let before = watchers.len();
+        watchers.retain(|(own, _), _| own != root);
+        watchers.len() < before
     }
 }
 
@@ -117,9 +123,23 @@ fn two() -> f64 {
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Watched {
     project_path: String,
+    /// The model of the index that is updated.
+    model: String,
+    /// That of the watcher that runs, which may have been started with another one.
     debounce_seconds: f64,
     /// `started`, or `running` if it was watched already.
     status: String,
+}
+
+impl Watched {
+    fn new((root, model): &(PathBuf, String), debounce: Duration, status: &str) -> Self {
+        Self {
+            project_path: root.display().to_string(),
+            model: model.clone(),
+            debounce_seconds: debounce.as_secs_f64(),
+            status: status.to_owned(),
+        }
+    }
 }
 
 /// Updates the index of a project whenever files change. Without it, each search looks for changes itself.
@@ -130,12 +150,7 @@ pub(crate) fn start_file_watcher(code: &Code, context: &Context, args: Start) ->
     let index = code.index(&place, args.provider.as_deref())?;
     index.refresh(&|| !context.is_cancelled(), &|_, _| {})?;
     let debounce = Duration::from_secs_f64(args.debounce_seconds);
-    let is_new = code.watchers.start(place.project.root(), index, debounce)?;
-    Ok(Watched {
-        project_path: place.project.root().display().to_string(),
-        debounce_seconds: args.debounce_seconds,
-        status: if is_new { "started" } else { "running" }.to_owned(),
-    })
+    code.watchers.start(place.project.root(), index, debounce)
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -152,7 +167,7 @@ pub(crate) struct Stopped {
     project_path: String,
 }
 
-/// Stops watching a project.
+/// Stops watching a project, for the indexes of all providers.
 #[tool(idempotent)]
 pub(crate) fn stop_file_watcher(code: &Code, context: &Context, args: Stop) -> Result<Stopped, ToolError> {
     let place = code.place(context, &args.project_path)?;
@@ -160,19 +175,13 @@ pub(crate) fn stop_file_watcher(code: &Code, context: &Context, args: Stop) -> R
     Ok(Stopped { stopped: code.watchers.stop(root), project_path: root.display().to_string() })
 }
 
-/// Lists the projects that are watched.
+/// Lists the projects that are watched, with the model of each index.
 #[tool(read_only, idempotent)]
 pub(crate) fn list_file_watchers(code: &Code) -> Vec<Watched> {
     let watchers = code.watchers.0.lock();
-    let mut out: Vec<Watched> = watchers
-        .iter()
-        .map(|(root, watching)| Watched {
-            project_path: root.display().to_string(),
-            debounce_seconds: watching.debounce.as_secs_f64(),
-            status: "running".to_owned(),
-        })
-        .collect();
-    out.sort_by(|a, b| a.project_path.cmp(&b.project_path));
+    let watched = watchers.iter().map(|(key, watching)| Watched::new(key, watching.debounce, "running"));
+    let mut out: Vec<Watched> = watched.collect();
+    out.sort_by(|a, b| (&a.project_path, &a.model).cmp(&(&b.project_path, &b.model)));
     out
 }
 
