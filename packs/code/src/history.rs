@@ -17,9 +17,11 @@ const MOST_COMMITS: &str = "1000";
 /// How much output of git is read.
 const MOST_OUTPUT: u64 = 8 << 20;
 /// How long git may take.
-const WITHIN: Duration = Duration::from_secs(5);
-/// How long what was read is used.
+const WITHIN: Duration = Duration::from_secs(30);
+/// After this time, a search reads the history again.
 const FRESH: Duration = Duration::from_mins(5);
+/// After this time, what was read leaves memory.
+const UNUSED: Duration = Duration::from_hours(1);
 /// A commit that touches more files is a sweep through the tree and shows no relation.
 const MOST_FILES: usize = 30;
 /// Fewer common commits are chance.
@@ -36,28 +38,54 @@ pub(crate) struct ChangedWith {
 }
 
 /// The histories that were read lately, by the root of the repository.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Histories(Arc<Mutex<HashMap<PathBuf, Known>>>);
+
 #[derive(Debug, Default)]
-pub(crate) struct Histories(Mutex<HashMap<PathBuf, (Instant, Arc<History>)>>);
+struct Known {
+    history: Arc<History>,
+    /// When it was read.
+    read: Option<Instant>,
+    is_reading: bool,
+}
+
+impl Known {
+    fn is_younger_than(&self, age: Duration) -> bool {
+        self.read.is_some_and(|read| read.elapsed() < age)
+    }
+}
 
 /// The files of each commit.
 #[derive(Debug, Default)]
 pub(crate) struct History(Vec<Vec<String>>);
 
 impl Histories {
-    /// The history of a project. Empty if it is not a repository or git cannot be run.
-    pub(crate) async fn of(&self, host: &Host, root: &Path) -> Arc<History> {
-        let known = |histories: &Self| {
-            let histories = histories.0.lock();
-            histories.get(root).filter(|(read, _)| read.elapsed() < FRESH).map(|(_, history)| history.clone())
-        };
-        if let Some(history) = known(self) {
-            return history;
+    /// The history of a project as far as it is known. It is read in the background, so that no search waits for git:
+    /// it is empty at first, or if the project is not a repository, or if git cannot be run.
+    pub(crate) fn of(&self, host: &Host, root: &Path) -> Arc<History> {
+        let mut all = self.0.lock();
+        let known = all.entry(root.to_owned()).or_default();
+        let history = known.history.clone();
+        if !known.is_reading && !known.is_younger_than(FRESH) {
+            known.is_reading = true;
+            drop(all);
+            self.read(host, root.to_owned());
         }
-        let output = if root.join(".git").exists() { log(host, root).await } else { None };
-        let history = Arc::new(History::parse(&output.unwrap_or_default()));
-        let mut histories = self.0.lock();
-        histories.insert(root.to_owned(), (Instant::now(), history.clone()));
         history
+    }
+
+    fn read(&self, host: &Host, root: PathBuf) {
+        let (histories, own) = (self.clone(), host.downgrade());
+        host.spawn("read the history", async move {
+            let output = match own.upgrade() {
+                Some(host) if root.join(".git").exists() => log(&host, &root).await,
+                _ => None,
+            };
+            let history = Arc::new(History::parse(&output.unwrap_or_default()));
+            let mut all = histories.0.lock();
+            all.retain(|_, known| known.is_reading || known.is_younger_than(UNUSED));
+            all.insert(root, Known { history, read: Some(Instant::now()), is_reading: false });
+        });
     }
 }
 
@@ -136,5 +164,20 @@ mod tests {
         assert_eq!(history.changed_with("a.rs"), [named("b.rs", 2)]);
         assert_eq!(history.changed_with("b.rs"), [named("a.rs", 2), named("c.rs", 2)]);
         assert_eq!(history.changed_with("other"), []);
+    }
+
+    #[tokio::test]
+    async fn a_search_does_not_wait_for_the_history_and_it_is_read_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let (host, histories) = (Host::inert("code"), Histories::default());
+        for _ in 0..3 {
+            assert_eq!(histories.of(&host, folder.path()).changed_with("a.rs"), []);
+            assert_eq!(host.running(), ["read the history"]);
+        }
+        while !host.running().is_empty() {
+            tokio::task::yield_now().await;
+        }
+        histories.of(&host, folder.path());
+        assert_eq!(host.running(), Vec::<String>::new(), "it is still fresh");
     }
 }

@@ -7,7 +7,6 @@ use std::fmt::Write as _;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use tokio::runtime::Handle;
 use toolyard_tool::{Context, ToolError, WithText, clamp, tool};
 
 use super::search::ten;
@@ -43,7 +42,7 @@ pub(crate) struct Related {
 
 /// What changed along with the files of the three best results.
 pub(crate) fn related(code: &Code, place: &Place, results: &[Answer]) -> Vec<Related> {
-    let history = Handle::current().block_on(code.histories.of(&code.host, place.project.root()));
+    let history = code.histories.of(&code.host, place.project.root());
     let mut related: Vec<Related> = Vec::new();
     for answer in results.iter().take(3) {
         let changed_with = history.changed_with(&answer.file);
@@ -140,18 +139,15 @@ pub(crate) fn answers(
     })
 }
 
-/// The same with the files that changed along with those of the best results, which are read meanwhile: the first search
-/// makes the index and reads the history at the same time.
+/// The same with the files that changed along with those of the best results. The history is read meanwhile, but the
+/// search does not wait for it, so the first answers may lack them.
 pub(crate) fn with_related(
     code: &Code,
     place: &Place,
     search: impl FnOnce() -> Result<Answers, ToolError>,
 ) -> Result<Answers, ToolError> {
-    let runtime = Handle::current();
-    let mut found = std::thread::scope(|scope| {
-        scope.spawn(|| runtime.block_on(code.histories.of(&code.host, place.project.root())));
-        search()
-    })?;
+    code.histories.of(&code.host, place.project.root());
+    let mut found = search()?;
     found.related = related(code, place, &found.results);
     Ok(found)
 }
