@@ -219,8 +219,11 @@ fn call(gateway: &Gateway, tool: &str, arguments: &Value) -> Value {
 fn a_shell_command_runs_in_trusted_projects_only_and_is_stopped_with_all_that_it_started() {
     let scene = Scene::new();
     let gateway = scene.yard.start();
-    let command =
-        json!({ "command": "sleep 999 & sleep 999", "dir_path": scene.project.path(), "timeout_seconds": 1 });
+    let command = json!({
+        "command": "echo begun; echo warning >&2; sleep 999 & sleep 999",
+        "dir_path": scene.project.path(),
+        "timeout_seconds": 5,
+    });
     let refused = gateway.call("code__run_shell_command", &command);
     assert!(refused.to_string().contains("does not prove its user"), "{refused}");
     let refused = call(&gateway, "code__run_shell_command", &command);
@@ -230,7 +233,8 @@ fn a_shell_command_runs_in_trusted_projects_only_and_is_stopped_with_all_that_it
     assert!(trust.arg("trust").arg(scene.project.path()).output().unwrap().status.success());
     let gateway = scene.yard.start();
     let stopped = call(&gateway, "code__run_shell_command", &command);
-    assert_eq!(stopped["structuredContent"]["timed_out"], true, "{stopped}");
+    let expected = json!({ "stdout": "begun\n", "stderr": "warning\n", "timed_out": true });
+    assert_eq!(stopped["structuredContent"], expected, "{stopped}");
     let sleeping = || scene.yard.processes().into_iter().map(|process| command_line(process.id));
     let sleeping = || sleeping().filter(|line| line.starts_with("sleep")).collect::<Vec<_>>();
     soon("the end of the command", || none(&sleeping()));

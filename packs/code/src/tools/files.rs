@@ -256,9 +256,10 @@ pub(crate) async fn run_shell_command(
     let cannot = |error: std::io::Error| ToolError::new(format!("cannot run the command: {error}"));
     let mut child = code.host.child(command).await.map_err(cannot)?;
     child.stdin = Box::new(tokio::io::sink());
+    let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
     let ran = async {
-        let (stdout, stderr) = tokio::join!(all_of(&mut child.stdout), all_of(&mut child.stderr));
-        (stdout, stderr, child.control.wait().await)
+        tokio::join!(collect(&mut child.stdout, &mut stdout), collect(&mut child.stderr, &mut stderr));
+        child.control.wait().await
     };
     let alive = async {
         let mut seconds = 0_u32;
@@ -273,12 +274,16 @@ pub(crate) async fn run_shell_command(
         ended = limited => ended,
         () = alive => unreachable!("it reports until the end"),
     };
-    let ran = if let Ok((stdout, stderr, code)) = ended {
-        Ran { stdout, stderr, exit_code: code.map_err(cannot)?, timed_out: false }
-    } else {
-        child.control.stop().await;
-        Ran { stdout: String::new(), stderr: String::new(), exit_code: None, timed_out: true }
+    let timed_out = ended.is_err();
+    let exit_code = match ended {
+        Ok(code) => code.map_err(cannot)?,
+        Err(_) => {
+            child.control.stop().await;
+            None
+        }
     };
+    let text = |bytes: &[u8]| cut_middle(&String::from_utf8_lossy(bytes));
+    let ran = Ran { stdout: text(&stdout), stderr: text(&stderr), exit_code, timed_out };
     let end = match ran.exit_code {
         Some(code) => format!("exit code {code}"),
         None if ran.timed_out => format!("stopped after {} s", args.timeout_seconds),
@@ -288,17 +293,27 @@ pub(crate) async fn run_shell_command(
     Ok(WithText::new(ran, text))
 }
 
-async fn all_of(from: &mut (dyn AsyncRead + Send + Unpin)) -> String {
-    let mut bytes = Vec::new();
-    let _ = (&mut *from).take(MAX_OUTPUT).read_to_end(&mut bytes).await;
+/// Reads to the end. What was read so far is in `into` at any time, also if this is dropped because the time is up.
+async fn collect(from: &mut (dyn AsyncRead + Send + Unpin), into: &mut Vec<u8>) {
+    let mut limited = (&mut *from).take(MAX_OUTPUT);
+    while limited.read_buf(into).await.is_ok_and(|read| read > 0) {}
     // The rest is read too: a program whose output is not read stops.
     let _ = tokio::io::copy(from, &mut tokio::io::sink()).await;
-    cut_middle(&String::from_utf8_lossy(&bytes))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn output_that_was_read_before_the_time_was_up_is_kept() {
+        let (mut far_end, mut near) = tokio::io::duplex(64);
+        let mut bytes = Vec::new();
+        tokio::io::AsyncWriteExt::write_all(&mut far_end, b"step 1\nstep 2\n").await.unwrap();
+        let reading = tokio::time::timeout(Duration::from_secs(1), collect(&mut near, &mut bytes));
+        assert!(reading.await.is_err());
+        assert_eq!(bytes, b"step 1\nstep 2\n");
+    }
 
     #[test]
     fn long_texts_lose_their_middle_and_logs_their_start() {
