@@ -3,6 +3,7 @@
 pub(crate) mod files;
 pub(crate) mod lsp;
 pub(crate) mod map;
+pub(crate) mod open_indexes;
 pub(crate) mod reword;
 pub(crate) mod rewrite;
 pub(crate) mod search;
@@ -26,6 +27,7 @@ use crate::history::Histories;
 use crate::index::{Answer, Filter, Index, Size, store};
 use crate::project::{CallerFolder, Place, Projects};
 use crate::servers::{self, Limits, Pool};
+use open_indexes::OpenIndexes;
 
 /// While another gateway computes vectors, its progress is read this often.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
@@ -39,8 +41,7 @@ pub(crate) struct Code {
     config: Config,
     /// By the name of the provider; the default one has an empty name.
     encoders: Mutex<HashMap<String, Arc<Encoder>>>,
-    /// By root and provider.
-    indexes: Mutex<HashMap<(PathBuf, String), Arc<Index>>>,
+    indexes: OpenIndexes,
     pub(crate) watchers: watch::Watchers,
     /// The language servers.
     pub(crate) pool: Pool,
@@ -81,7 +82,7 @@ impl Code {
             config,
             encoders: Mutex::default(),
             histories: Histories::default(),
-            indexes: Mutex::default(),
+            indexes: OpenIndexes::default(),
             watchers: watch::Watchers::default(),
             pool,
             host,
@@ -129,26 +130,20 @@ impl Code {
         Some(CallerFolder { path, is_proven })
     }
 
-    /// The index of a place's project with vectors of a provider; opened once.
+    /// The index of a place's project with vectors of a provider. All who use it at the same time share it.
     pub(crate) fn index(&self, place: &Place, provider: Option<&str>) -> Result<Arc<Index>, ToolError> {
         let provider = self.provider(provider)?;
-        let key = (place.project.root().to_owned(), provider.to_owned());
-        let mut indexes = self.indexes.lock();
-        if let Some(index) = indexes.get(&key) {
-            return Ok(index.clone());
-        }
-        let index = Arc::new(Index::open(place.project.clone(), &self.cache, self.encoder(provider)?)?);
-        indexes.insert(key, index.clone());
-        Ok(index)
+        let root = place.project.root();
+        let open = || Index::open(place.project.clone(), &self.cache, self.encoder(provider)?);
+        self.indexes.get(&self.host, root, provider, open)
     }
 
     /// Empties the stored index of a project with the vectors of one provider; returns whether there was anything in
     /// it. A watcher or another gateway that has it open goes on with the same, empty index.
     pub(crate) fn clear_index(&self, place: &Place, provider: Option<&str>) -> Result<bool, ToolError> {
         let (root, provider) = (place.project.root(), self.provider(provider)?);
-        let open = self.indexes.lock().get(&(root.to_owned(), provider.to_owned())).cloned();
         // One that is damaged cannot be opened.
-        match open {
+        match self.indexes.find(root, provider) {
             Some(index) => index.clear(),
             None => {
                 let folder = store::folder(&self.cache, root);
@@ -161,12 +156,8 @@ impl Code {
     /// The same with the vectors of all providers.
     pub(crate) fn delete_index(&self, place: &Place) -> Result<bool, ToolError> {
         let root = place.project.root();
-        let indexes = self.indexes.lock();
-        let of_project = indexes.iter().filter(|((own, _), _)| own == root);
-        let open: Vec<Arc<Index>> = of_project.map(|(_, index)| index.clone()).collect();
-        drop(indexes);
         let mut had_any = false;
-        for index in open {
+        for index in self.indexes.all(Some(root)) {
             had_any |= index.clear()?;
         }
         // Those of providers that this gateway has not used.
@@ -176,13 +167,12 @@ impl Code {
     /// Empties all stored indexes; returns whether there was anything in them, or the first error after all were tried.
     pub(crate) fn delete_all(&self) -> Result<bool, ToolError> {
         let mut had_any = false;
-        let open: Vec<Arc<Index>> = self.indexes.lock().values().cloned().collect();
         let mut failed = None;
         let mut note = |cleared: Result<bool, ToolError>| match cleared {
             Ok(had) => had_any |= had,
             Err(error) => failed = failed.take().or(Some(error)),
         };
-        for index in open {
+        for index in self.indexes.all(None) {
             note(index.clear());
         }
         for entry in std::fs::read_dir(&self.cache).into_iter().flatten().flatten() {

@@ -201,3 +201,24 @@ async fn callers_choose_among_several_providers_and_each_has_vectors_of_its_own(
     let asked = |service: &Service| service.received.try_iter().count();
     assert_eq!((asked(&near), asked(&far)), (1, 3), "passages, a question, and passages again");
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_index_that_is_not_used_for_a_while_leaves_memory_and_is_read_again_from_the_disk() {
+    use crate::tools::open_indexes::UNUSED;
+    let scene = Scene::new();
+    let [code, _] = gateways(&scene, &json!({ "projects": [scene.project()] }));
+    let index = code.index(&place(&scene), None).unwrap();
+    update(&index);
+    let (size, in_memory) = (index.size(), Arc::downgrade(&index));
+    tokio::time::sleep(2 * UNUSED).await;
+    let same = code.index(&place(&scene), None).unwrap();
+    assert!(Arc::ptr_eq(&index, &same), "it is in use");
+    drop((index, same));
+    tokio::time::sleep(UNUSED / 2).await;
+    assert!(in_memory.upgrade().is_some(), "it was used a moment ago");
+    tokio::time::sleep(2 * UNUSED).await;
+    assert!(in_memory.upgrade().is_none());
+    assert_eq!(code.host.running(), Vec::<String>::new(), "idle costs nothing");
+    let again = code.index(&place(&scene), None).unwrap();
+    assert_eq!((again.size(), update(&again).0), (size, 0));
+}
