@@ -2,6 +2,8 @@
 
 mod find;
 mod guide;
+#[cfg(unix)]
+mod jail;
 mod shared;
 mod watchers;
 
