@@ -36,6 +36,20 @@ const SCHEMA: &str = "
     CREATE INDEX IF NOT EXISTS requests_by_session ON requests (session_id);
 ";
 
+/// The rows of [`Requests`]. The name of a run begins with that of the principal it works for.
+const WANTED: &str = "(?1 IS NULL OR session_id = ?1) AND (?2 IS NULL OR at >= ?2)
+    AND (?3 IS NULL OR principal = ?3 OR substr(principal, 1, length(?3) + 1) = ?3 || '/')";
+
+/// Which requests a report is about.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Requests<'a> {
+    /// Those of this principal and of its runs; of all if there is none.
+    pub(crate) principal: Option<&'a str>,
+    pub(crate) session: Option<&'a str>,
+    /// In seconds since 1970.
+    pub(crate) since: Option<i64>,
+}
+
 /// One request that has ended.
 #[derive(Clone, Debug)]
 pub(crate) struct Row {
@@ -130,28 +144,28 @@ impl Ledger {
         Ok(())
     }
 
-    /// The sums by agent, session and model, of one session or of all.
-    pub(crate) fn report(&self, session: Option<&str>, since: Option<i64>) -> Result<Report, ToolError> {
-        let by = |column: &str| self.sums(column, session, since);
+    /// The sums by agent, session and model.
+    pub(crate) fn report(&self, of: Requests<'_>) -> Result<Report, ToolError> {
+        let by = |column: &str| self.sums(column, of);
         let by_agent = by("coalesce(agent_type, '')")?;
         let by_session = by("coalesce(session_id, '')")?;
         let by_model = by("provider || '/' || model")?;
         let total = by("'total'")?.into_iter().next().unwrap_or_else(|| Sum::none("total"));
-        let prices = self.prices(session, since)?;
+        let prices = self.prices(of)?;
         Ok(Report { total, by_agent, by_session, by_model, prices })
     }
 
-    fn sums(&self, column: &str, session: Option<&str>, since: Option<i64>) -> Result<Vec<Sum>, ToolError> {
+    fn sums(&self, column: &str, of: Requests<'_>) -> Result<Vec<Sum>, ToolError> {
         let connection = self.connection();
         let mut statement = connection.prepare(&format!(
             "SELECT {column}, count(*), sum(status NOT IN ('ok', 'cancelled')), coalesce(sum(input_tokens), 0),
                  coalesce(sum(cached_tokens), 0), coalesce(sum(output_tokens), 0), sum(cost),
                  sum(cost IS NULL AND (status IN ('ok', 'cancelled') OR input_tokens IS NOT NULL)),
                  sum(status = 'cancelled')
-             FROM requests WHERE (?1 IS NULL OR session_id = ?1) AND (?2 IS NULL OR at >= ?2)
+             FROM requests WHERE {WANTED}
              GROUP BY 1 ORDER BY 7 DESC, 2 DESC, 1"
         ))?;
-        let rows = statement.query_map(params![session, since], |row| {
+        let rows = statement.query_map(params![of.session, of.since, of.principal], |row| {
             Ok(Sum {
                 name: row.get(0)?,
                 requests: row.get(1)?,
@@ -167,13 +181,13 @@ impl Ledger {
         Ok(rows.collect::<Result<_, _>>()?)
     }
 
-    fn prices(&self, session: Option<&str>, since: Option<i64>) -> Result<Vec<String>, ToolError> {
+    fn prices(&self, of: Requests<'_>) -> Result<Vec<String>, ToolError> {
         let connection = self.connection();
-        let mut statement = connection.prepare(
+        let mut statement = connection.prepare(&format!(
             "SELECT DISTINCT provider || '/' || model || ': ' || coalesce(priced, 'no date') FROM requests
-             WHERE cost IS NOT NULL AND (?1 IS NULL OR session_id = ?1) AND (?2 IS NULL OR at >= ?2) ORDER BY 1",
-        )?;
-        let rows = statement.query_map(params![session, since], |row| row.get(0))?;
+             WHERE cost IS NOT NULL AND {WANTED} ORDER BY 1",
+        ))?;
+        let rows = statement.query_map(params![of.session, of.since, of.principal], |row| row.get(0))?;
         Ok(rows.collect::<Result<_, _>>()?)
     }
 

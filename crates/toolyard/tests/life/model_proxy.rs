@@ -111,6 +111,26 @@ fn programs_without_mcp_ask_models_with_the_limits_and_records_of_the_tools() {
 }
 
 #[test]
+fn a_user_sees_its_own_costs_and_an_operator_those_of_all() {
+    let scene = scene("token = \"user\"");
+    let as_user = |tool: &str, arguments: &Value| {
+        let call = json!({ "name": tool, "arguments": arguments });
+        http::modern_with(scene.gateway.url(), &[("authorization", "Bearer user")], "tools/call", call)
+    };
+    let as_operator = |tool: &str, arguments: &Value| scene.gateway.begin_as_operator(tool, arguments);
+    let (ask, prompt) = ("models__invoke_gemini", json!({ "prompt": "p" }));
+    for asked in [as_user(ask, &prompt), as_operator(ask, &prompt)] {
+        let answer = http::read(asked).message();
+        assert!(answer["result"]["isError"] != true, "{answer}");
+    }
+    let requests =
+        |report| http::read(report).message()["result"]["structuredContent"]["total"]["requests"].clone();
+    let (report, nothing) = ("models__get_cost_report", json!({}));
+    let seen = [requests(as_user(report, &nothing)), requests(as_operator(report, &nothing))];
+    assert_eq!(seen, [1, 2]);
+}
+
+#[test]
 fn requests_to_the_proxy_that_prove_no_user_or_are_no_calls_are_refused() {
     let closed = scene("token = \"user\"");
     let prompt = json!({ "prompt": "p" });

@@ -5,6 +5,7 @@ use std::sync::OnceLock;
 use tracing_subscriber::fmt::MakeWriter;
 
 use super::*;
+use crate::ledger::Requests;
 
 /// Collects the log.
 #[derive(Clone, Default)]
@@ -108,7 +109,7 @@ async fn the_cost_report_adds_up_by_agent_session_and_model_and_never_guesses_a_
     bench.ask(gemini(json!({ "agent_context": explore() }))).await.unwrap();
     bench.ask(gemini(json!({ "agent_context": explore() }))).await.unwrap();
     bench.ask(gemini(json!({ "model": "gemini-3-pro-high" }))).await.unwrap();
-    let report = bench.models.ledger.report(None, None).unwrap();
+    let report = bench.models.ledger.report(Requests::default()).unwrap();
     // 100 tokens at 1.0 and 25 at 10.0 a million.
     let one = 0.000_35;
     assert!((report.by_agent[0].cost.unwrap() - 2.0 * one).abs() < 1e-12, "{report:?}");
@@ -119,7 +120,7 @@ async fn the_cost_report_adds_up_by_agent_session_and_model_and_never_guesses_a_
     assert_eq!((report.by_model[1].cost, report.by_model[1].without_price), (None, 1));
     assert_eq!((report.total.requests, report.total.input_tokens, report.total.output_tokens), (3, 300, 75));
     assert_eq!(report.prices, ["google/gemini-3-flash: 2026-11-18"]);
-    let only = bench.models.ledger.report(Some("s-1"), None).unwrap();
+    let only = bench.models.ledger.report(Requests { session: Some("s-1"), ..Requests::default() }).unwrap();
     assert_eq!(only.total.requests, 2);
 }
 
@@ -127,6 +128,21 @@ async fn the_cost_report_adds_up_by_agent_session_and_model_and_never_guesses_a_
 async fn failed_requests_are_counted_and_cost_nothing() {
     let bench = Bench::new([Does::Fail(500), Does::Fail(500)]);
     bench.ask(gemini(json!({}))).await.unwrap_err();
-    let report = bench.models.ledger.report(None, None).unwrap();
+    let report = bench.models.ledger.report(Requests::default()).unwrap();
     assert_eq!((report.total.requests, report.total.failed, report.total.cost), (2, 2, None));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_principal_sees_its_own_costs_and_those_of_its_runs_and_no_others() {
+    let bench = Bench::new([]);
+    for principal in ["ann", "ann/agent_1", "ann/agent_1/agent_2", "anna", "bob"] {
+        bench.ask(Invocation { principal: principal.into(), ..gemini(json!({})) }).await.unwrap();
+    }
+    let requests = |principal| {
+        let report = bench.models.ledger.report(Requests { principal, ..Requests::default() }).unwrap();
+        assert_eq!(report.prices.len(), usize::from(report.total.requests > 0));
+        report.total.requests
+    };
+    let of = |principal| requests(Some(principal));
+    assert_eq!((of("ann"), of("ann/agent_1"), of("bob"), of("an"), requests(None)), (3, 2, 1, 0, 5));
 }

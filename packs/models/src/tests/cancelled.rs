@@ -2,18 +2,18 @@
 
 use super::*;
 use crate::agentic::{Bounds, StoppedBy, choose};
-use crate::ledger::Report;
+use crate::ledger::{Report, Requests};
 
 /// The report, once it has rows for this many requests. A row of a cancelled request is written on another thread.
 async fn report(bench: &Bench, requests: i64) -> Report {
     for _ in 0..100_000 {
-        let report = bench.models.ledger.report(None, None).unwrap();
+        let report = bench.models.ledger.report(Requests::default()).unwrap();
         if report.total.requests >= requests {
             return report;
         }
         tokio::task::spawn_blocking(std::thread::yield_now).await.unwrap();
     }
-    panic!("no rows of {requests} requests: {:?}", bench.models.ledger.report(None, None));
+    panic!("no rows of {requests} requests: {:?}", bench.models.ledger.report(Requests::default()));
 }
 
 fn half_an_answer() -> Vec<Value> {

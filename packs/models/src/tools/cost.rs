@@ -5,10 +5,10 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use toolyard_tool::{ToolError, tool};
+use toolyard_tool::{Context, ToolError, tool};
 
 use super::WithText;
-use crate::ledger::{Report, Sum};
+use crate::ledger::{Report, Requests, Sum};
 use crate::models::Models;
 
 #[derive(Deserialize, JsonSchema)]
@@ -20,14 +20,20 @@ pub(crate) struct Which {
     days: Option<u32>,
 }
 
-/// Reports the tokens and the cost of requests to models, by agent, session and model. A price that is not configured is
-/// unknown, never guessed.
+/// Reports the tokens and the cost of your requests to models and of those of your agents, by agent, session and model;
+/// an operator sees those of all. A price that is not configured is unknown, never guessed.
 #[tool(read_only, idempotent)]
-pub(crate) fn get_cost_report(models: &Models, args: Which) -> Result<WithText<Report>, ToolError> {
+pub(crate) fn get_cost_report(
+    models: &Models,
+    context: &Context,
+    args: Which,
+) -> Result<WithText<Report>, ToolError> {
+    let caller = context.caller();
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     let now = i64::try_from(now).unwrap_or(i64::MAX);
     let since = args.days.map(|days| now - i64::from(days) * 86_400);
-    let report = models.ledger.report(args.session_id.as_deref(), since)?;
+    let principal = (!caller.sees_all).then_some(caller.principal.as_str());
+    let report = models.ledger.report(Requests { principal, session: args.session_id.as_deref(), since })?;
     let text = readable(&report);
     Ok(WithText::new(report, text))
 }

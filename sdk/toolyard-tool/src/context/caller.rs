@@ -9,6 +9,9 @@ use toolyard_proto::Method;
 use super::Context;
 use crate::host::Delegation;
 
+/// The principal to which the gateway admits the bearer of the operator token.
+const OPERATOR: &str = "operator";
+
 /// The caller of a tool, as the gateway or server has identified it.
 ///
 /// ```
@@ -31,6 +34,9 @@ pub struct Caller {
     /// The runs that the call comes from, such as agents, the outermost first. Empty for a call of the principal
     /// itself.
     pub runs: Vec<String>,
+    /// Whether the caller may see what belongs to other principals: the local user on a connection that proves it, and
+    /// the bearer of the operator token. Runs may not, whoever started them.
+    pub sees_all: bool,
 }
 
 impl Context {
@@ -42,6 +48,11 @@ impl Context {
             client: declared("name"),
             client_version: declared("version"),
             runs: runs_of(&self.0.origin.principal),
+            sees_all: match self.0.origin.principal.id() {
+                PrincipalId::Local => self.0.origin.is_proven,
+                PrincipalId::Token(name) => &**name == OPERATOR,
+                _ => false,
+            },
         }
     }
 
