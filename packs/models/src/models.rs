@@ -99,40 +99,48 @@ impl Models {
         progress: &Progress,
     ) -> Result<Answered, ToolError> {
         self.prepare(&mut invocation).await?;
-        let mut answered = self.answer(&invocation, progress).await?;
+        let mut answered = self.answer(&mut invocation, progress).await?;
         self.conclude(&invocation, &mut answered).await?;
         Ok(answered)
     }
 
     /// The hooks before a call, which may change it, and the log line.
     pub(crate) async fn prepare(&self, invocation: &mut Invocation) -> Result<(), ToolError> {
-        match self.host.hooks("pre_model_invoke", invocation.to_hook()).await {
-            Verdict::Continue(changed) => invocation.take(&changed)?,
-            Verdict::Block(reason) => return Err(blocked(&reason)),
-        }
+        self.hooks_before(invocation).await?;
         self.log(invocation, &invocation.model);
         Ok(())
     }
 
-    /// The answer of the model, or of the fallback of this agent.
+    async fn hooks_before(&self, invocation: &mut Invocation) -> Result<(), ToolError> {
+        match self.host.hooks("pre_model_invoke", invocation.to_hook()).await {
+            Verdict::Continue(changed) => invocation.take(&changed),
+            Verdict::Block(reason) => Err(blocked(&reason)),
+        }
+    }
+
+    /// The answer of the model, or of the fallback of this agent. Hooks before a call see the fallback, too, and may
+    /// change the call or refuse it.
     pub(crate) async fn answer(
         &self,
-        invocation: &Invocation,
+        invocation: &mut Invocation,
         progress: &Progress,
     ) -> Result<Answered, ToolError> {
         let target = self.target(&invocation.model, invocation.kinds)?;
-        match self.exchange(&target, invocation, progress).await {
-            Ok(answered) => Ok(answered),
-            Err(trouble) => match self.fallback(invocation, &target, &trouble)? {
-                Some(other) => {
-                    self.log(invocation, other.model);
-                    progress.note(format!("`{}` {trouble}; asking `{}`", target.model, other.model));
-                    let answered = self.exchange(&other, invocation, progress).await;
-                    answered.map_err(|trouble| trouble.into_error(&other.service.name, other.model))
-                }
-                None => Err(trouble.into_error(&target.service.name, target.model)),
-            },
-        }
+        let trouble = match self.exchange(&target, invocation, progress).await {
+            Ok(answered) => return Ok(answered),
+            Err(trouble) => trouble,
+        };
+        let Some(other) = self.fallback(invocation, &target, &trouble)? else {
+            return Err(trouble.into_error(&target.service.name, target.model));
+        };
+        let failed = format!("`{}` {trouble}", target.model);
+        (invocation.model, invocation.kinds) = (other, &[]);
+        self.hooks_before(invocation).await?;
+        let other = self.target(&invocation.model, invocation.kinds)?;
+        self.log(invocation, other.model);
+        progress.note(format!("{failed}; asking `{}`", other.model));
+        let answered = self.exchange(&other, invocation, progress).await;
+        answered.map_err(|trouble| trouble.into_error(&other.service.name, other.model))
     }
 
     /// The answer of the model alone, for a conversation that cannot move to another one.
@@ -152,19 +160,20 @@ impl Models {
         Ok(target.settings.is_some_and(|settings| settings.cost(Usage::default()).is_some()))
     }
 
+    /// The name of the model that is asked instead.
     fn fallback(
         &self,
         invocation: &Invocation,
         failed: &Target<'_>,
         trouble: &Trouble,
-    ) -> Result<Option<Target<'_>>, ToolError> {
+    ) -> Result<Option<String>, ToolError> {
         let has_fallback = |agent: &String| self.config.fallback_agents.contains(agent);
         let is_wanted =
             trouble.has_no_response() && invocation.agent.agent_type.as_ref().is_some_and(has_fallback);
         let Some(model) = self.config.fallback.as_ref().filter(|_| is_wanted) else { return Ok(None) };
         let target = self.target(model, &[])?;
         let is_same = target.model == failed.model && target.service.name == failed.service.name;
-        Ok((!is_same).then_some(target))
+        Ok((!is_same).then(|| model.clone()))
     }
 
     /// The hooks after a call, which may change the text and the thoughts.

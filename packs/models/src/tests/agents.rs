@@ -146,3 +146,29 @@ async fn a_principal_sees_its_own_costs_and_those_of_its_runs_and_no_others() {
     let of = |principal| requests(Some(principal));
     assert_eq!((of("ann"), of("ann/agent_1"), of("bob"), of("an"), requests(None)), (3, 2, 1, 0, 5));
 }
+
+#[tokio::test(start_paused = true)]
+async fn hooks_before_a_call_see_the_fallback_and_may_refuse_or_change_it() {
+    let failing = || [Does::Fail(429), Does::Fail(429), spare_answer()];
+    let bench = Bench::with(with_fallback(), failing(), |point, input| {
+        match point == "pre_model_invoke" && input["model"] == "spare-model" {
+            true => Verdict::Block("it is not for this project".into()),
+            false => Verdict::Continue(input),
+        }
+    });
+    let error = bench.ask(gemini(json!({ "agent_context": explore() }))).await.unwrap_err();
+    assert_eq!(error.message(), "a hook refused this call of a model: it is not for this project");
+    assert!(bench.script.sent().iter().all(|sent| !sent.url.contains("spare")));
+
+    let bench = Bench::with(with_fallback(), failing(), |point, mut input| {
+        if point == "pre_model_invoke" && input["model"] == "spare-model" {
+            input["prompt"] = "nothing secret".into();
+        }
+        Verdict::Continue(input)
+    });
+    bench.ask(gemini(json!({ "agent_context": explore() }))).await.unwrap();
+    let sent = bench.script.sent();
+    let last = sent.last().unwrap();
+    assert!(last.url.contains("spare") && last.body.to_string().contains("nothing secret"), "{last:?}");
+    assert!(!last.body.to_string().contains("the secret prompt"), "{last:?}");
+}
