@@ -213,10 +213,10 @@ pub(crate) async fn goodbye(shared: &Shared, settings: &crate::NatsSettings) {
     match tokio::time::timeout(GOODBYE, leaving).await {
         Ok(Ok(())) => {}
         Ok(Err(error)) => {
-            tracing::debug!(target: "cluster", %error, "did not release its upstreams before it stopped")
+            tracing::debug!(target: "cluster", %error, "did not release its upstreams before it stopped");
         }
         Err(_) => {
-            tracing::debug!(target: "cluster", "did not release its upstreams before it stopped: NATS did not answer")
+            tracing::debug!(target: "cluster", "did not release its upstreams before it stopped: NATS did not answer");
         }
     }
 }
