@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn records_with_the_same_number_are_told_apart() {
+    fn different_records_with_the_same_number_are_distinguished() {
         assert_ne!(short_digest("{\"id\":1,\"hash\":\"x\"}"), short_digest("{\"id\":1,\"hash\":\"y\"}"));
     }
 }

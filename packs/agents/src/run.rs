@@ -32,7 +32,7 @@ const LAST_EXIT: Duration = Duration::from_millis(1500);
 /// The public state of a run while it is under way.
 #[derive(Debug)]
 pub(crate) struct Live {
-    /// The principal that it is to this gateway, below that of whoever started it.
+    /// The principal that it is to this gateway, below that of the caller that started it.
     principal: String,
     /// Why it is cancelled, once it is.
     cancel: watch::Sender<Option<&'static str>>,

@@ -14,7 +14,7 @@ const LEAST_TEXT: usize = 512;
 const LONGEST_WAIT: Duration = Duration::from_millis(200);
 /// After so long without a part of an answer, and as often from then on, a note shows that the call waits. A provider
 /// may be silent for longer than the gateway lets a call be.
-const SIGN_OF_LIFE: Duration = Duration::from_secs(30);
+const WAIT_NOTE_INTERVAL: Duration = Duration::from_secs(30);
 
 #[derive(Clone)]
 pub(crate) struct Progress {
@@ -28,13 +28,13 @@ struct State {
     text: String,
     sent: Instant,
     /// When the last part of an answer came.
-    heard: Instant,
+    received: Instant,
 }
 
 impl Progress {
     pub(crate) fn new(context: &Context) -> Self {
         let now = Instant::now();
-        let state = State { steps: 0, shows_text: true, text: String::new(), sent: now, heard: now };
+        let state = State { steps: 0, shows_text: true, text: String::new(), sent: now, received: now };
         Self { context: context.clone(), state: Arc::new(Mutex::new(state)) }
     }
 
@@ -59,12 +59,12 @@ impl Progress {
 
     /// Waits for an answer of a model, and shows that the call is at work while nothing comes.
     pub(crate) async fn during<T>(&self, model: &str, answer: impl Future<Output = T>) -> T {
-        self.state().heard = Instant::now();
+        self.state().received = Instant::now();
         let waiting = async {
             loop {
-                sleep(SIGN_OF_LIFE).await;
-                let silence = self.state().heard.elapsed();
-                if silence >= SIGN_OF_LIFE {
+                sleep(WAIT_NOTE_INTERVAL).await;
+                let silence = self.state().received.elapsed();
+                if silence >= WAIT_NOTE_INTERVAL {
                     self.note(format!("waiting for `{model}`: nothing received for {} s", silence.as_secs()));
                 }
             }
@@ -80,7 +80,7 @@ impl Progress {
     pub(crate) fn piece(&self, piece: &Piece) {
         let ready = {
             let mut state = self.state();
-            state.heard = Instant::now();
+            state.received = Instant::now();
             if let (Piece::Text(text), true) = (piece, state.shows_text) {
                 state.text.push_str(text);
             }

@@ -74,7 +74,7 @@ fn up_to(text: &str, end: usize) -> &str {
     }
     let kept = &text[..text.floor_char_boundary(end)];
     let torn = kept.len() - kept.rfind(char::is_whitespace).unwrap_or(0);
-    // A long text without spaces is no token.
+    // A long text without spaces is not a token.
     if torn < MARGIN { &kept[..kept.len() - torn] } else { kept }
 }
 

@@ -66,7 +66,6 @@ const EXCEPTIONS: &[(&str, &str)] = &[
     ("`toolyard cluster status` shows the nodes and", "needs NATS; crates/toolyard/tests/cluster shows it"),
     ("wait for a few seconds; if it stays so", "needs NATS; crates/toolyard/tests/cluster shows it"),
     ("other node", "needs NATS; crates/toolyard/tests/cluster shows it"),
-    ("node {} cannot be reached", "needs NATS; crates/toolyard/tests/cluster shows it"),
     ("check `listen` and `advertise` in the [cluster]", "needs NATS; crates/toolyard/tests/cluster shows it"),
     ("node {} has other upstreams, profiles or rules", "needs NATS; crates/toolyard/tests/cluster shows it"),
     ("that is fine if it is intended", "needs NATS; crates/toolyard/tests/cluster shows it"),

@@ -150,7 +150,7 @@ fn a_rule_about_a_principal_is_about_its_agents() {
     assert_eq!(decide(of("ann"), "ann/run-1/run-2", &nested), Do::Deny);
     assert_eq!(decide(of("ann/*"), "ann/run-1", &nested[..1]), Do::Deny);
     assert_eq!(decide(of("ann/*"), "ann", &[]), Do::Allow, "the agents alone");
-    assert_eq!(decide(of("ann"), "ann/run-1", &[]), Do::Allow, "a token of this name is no agent");
+    assert_eq!(decide(of("ann"), "ann/run-1", &[]), Do::Allow, "a token of this name is not an agent");
     let when = |condition| Rule { when: Some(Condition::compile(condition).unwrap()), ..rule(Do::Deny) };
     for condition in ["who.name == 'ann'", "who.name != 'bob' && who.is_agent"] {
         assert_eq!(decide(when(condition), "ann/run-1/run-2", &nested), Do::Deny, "{condition}");

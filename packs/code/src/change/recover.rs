@@ -1,7 +1,7 @@
 //! What becomes of journals that a process left because it was killed, or because it could not take a change back.
 //!
 //! They are handled when the first call that may change a project opens it, and only for that project. A change is
-//! finished only if it was cut off in the middle and nobody has edited its files since. If one of them was edited, the
+//! finished only if it was cut off in the middle and its files were not edited since. If one of them was edited, the
 //! others are restored, as if the edit had come during the change. If all files have their old texts, or all their new
 //! ones, there is nothing to do: the change had not begun, was reverted, or is complete.
 
@@ -123,7 +123,7 @@ fn verdict(files: &[FileChange], is_undo: bool, project: &Project) -> Verdict {
     match (is_undo, old > 0, new > 0, has_edits) {
         (false, true, true, false) => Verdict::Finish,
         (false, true, true, true) => Verdict::TakeBack,
-        // The caller was told that it failed. If all files have the new text, it was made again.
+        // The caller received an error. If all files have the new text, it was made again.
         (true, _, true, _) if new < files.len() => Verdict::TakeBack,
         _ => Verdict::Drop,
     }

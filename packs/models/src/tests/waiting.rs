@@ -1,4 +1,4 @@
-//! What a client sees while a provider sends nothing. The gateway ends a call that shows no sign of life.
+//! What a client sees while a provider sends nothing. The gateway ends a call that makes no progress.
 
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use toolyard_tool::{Server, ToolSet};

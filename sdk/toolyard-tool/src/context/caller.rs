@@ -35,7 +35,7 @@ pub struct Caller {
     /// itself.
     pub runs: Vec<String>,
     /// Whether the caller may see what belongs to other principals: the local user on a connection that proves it, and
-    /// the bearer of the operator token. Runs may not, whoever started them.
+    /// the bearer of the operator token. Runs may not, even if a caller that sees all started them.
     pub sees_all: bool,
 }
 
