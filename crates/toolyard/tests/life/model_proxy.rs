@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::http;
 use crate::provider::{self, Provider};
 use crate::wire;
-use crate::yard::{Gateway, Yard};
+use crate::yard::{Gateway, OPERATOR, Yard};
 
 struct Scene {
     yard: Yard,
@@ -112,7 +112,7 @@ fn programs_without_mcp_ask_models_with_the_limits_and_records_of_the_tools() {
 
 #[test]
 fn a_user_sees_its_own_costs_and_an_operator_those_of_all() {
-    let scene = scene("token = \"user\"");
+    let scene = scene(&format!("token = \"user\"\noperator_token = \"{OPERATOR}\""));
     let as_user = |tool: &str, arguments: &Value| {
         let call = json!({ "name": tool, "arguments": arguments });
         http::modern_with(scene.gateway.url(), &[("authorization", "Bearer user")], "tools/call", call)
