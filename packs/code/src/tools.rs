@@ -143,14 +143,12 @@ impl Code {
     pub(crate) fn clear_index(&self, place: &Place, provider: Option<&str>) -> Result<bool, ToolError> {
         let (root, provider) = (place.project.root(), self.provider(provider)?);
         // One that is damaged cannot be opened.
-        match self.indexes.find(root, provider) {
-            Some(index) => index.clear(),
-            None => {
-                let folder = store::folder(&self.cache, root);
-                let cleared = store::clear_one(&folder, &self.encoder(provider)?.name());
-                cleared.map_err(|error| cannot_clear(&folder, &error))
-            }
+        if let Some(index) = self.indexes.find(root, provider) {
+            return index.clear();
         }
+        let folder = store::folder(&self.cache, root);
+        let cleared = store::clear_one(&folder, &self.encoder(provider)?.name());
+        cleared.map_err(|error| cannot_clear(&folder, &error))
     }
 
     /// The same with the vectors of all providers.

@@ -275,12 +275,11 @@ pub(crate) async fn run_shell_command(
         () = alive => unreachable!("it reports until the end"),
     };
     let timed_out = ended.is_err();
-    let exit_code = match ended {
-        Ok(code) => code.map_err(cannot)?,
-        Err(_) => {
-            child.control.stop().await;
-            None
-        }
+    let exit_code = if let Ok(code) = ended {
+        code.map_err(cannot)?
+    } else {
+        child.control.stop().await;
+        None
     };
     let text = |bytes: &[u8]| cut_middle(&String::from_utf8_lossy(bytes));
     let ran = Ran { stdout: text(&stdout), stderr: text(&stderr), exit_code, timed_out };
