@@ -379,7 +379,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_stream_whose_reader_pauses_for_a_minute_is_not_cut() {
         let (mut a, mut b) = pair();
-        let sent: Vec<u8> = (0..CREDIT + 3 * CHUNK).map(|at| (at % 251) as u8).collect();
+        let sent: Vec<u8> = (0..=250).cycle().take(CREDIT + 3 * CHUNK).collect();
         let mut taken = vec![0; sent.len()];
         let reading = async {
             tokio::time::sleep(Duration::from_mins(1)).await;

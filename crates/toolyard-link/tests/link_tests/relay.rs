@@ -157,7 +157,7 @@ async fn each_kind_of_message_that_is_held_back_is_logged_once_for_a_server() {
             read => assert_eq!(whole(read), json!({ "n": 1 })),
         }
     }
-    let logged = std::fs::read_to_string(log.path()).unwrap();
+    let lines = std::fs::read_to_string(log.path()).unwrap();
     let expected = [
         "progress, which the client did not ask for",
         "a log message, which the client did not ask for",
@@ -168,7 +168,7 @@ async fn each_kind_of_message_that_is_held_back_is_logged_once_for_a_server() {
     let expected = expected.map(|what| {
         format!(" INFO held back a message that this server must not send upstream=far what={what:?}\n")
     });
-    assert_eq!(logged, expected.concat());
+    assert_eq!(lines, expected.concat());
 }
 
 #[tokio::test]

@@ -64,7 +64,6 @@ impl Node {
     }
 }
 
-#[expect(clippy::unused_async, reason = "has the form of the one with the feature")]
 pub(crate) async fn read_audit(
     _: &ClusterConfig,
     _: bool,

@@ -151,10 +151,10 @@ async fn a_principal_sees_its_own_costs_and_those_of_its_runs_and_no_others() {
 async fn hooks_before_a_call_see_the_fallback_and_may_refuse_or_change_it() {
     let failing = || [Does::Fail(429), Does::Fail(429), spare_answer()];
     let bench = Bench::with(with_fallback(), failing(), |point, input| {
-        match point == "pre_model_invoke" && input["model"] == "spare-model" {
-            true => Verdict::Block("it is not for this project".into()),
-            false => Verdict::Continue(input),
+        if point == "pre_model_invoke" && input["model"] == "spare-model" {
+            return Verdict::Block("it is not for this project".into());
         }
+        Verdict::Continue(input)
     });
     let error = bench.ask(gemini(json!({ "agent_context": explore() }))).await.unwrap_err();
     assert_eq!(error.message(), "a hook refused this call of a model: it is not for this project");

@@ -46,7 +46,7 @@ async fn ask_over_the_protocol(bench: Bench) -> (Vec<Duration>, Vec<String>, Val
 }
 
 fn longest_silence(times: &[Duration]) -> Duration {
-    times.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or_default()
+    times.windows(2).map(|pair| pair[1].saturating_sub(pair[0])).max().unwrap_or_default()
 }
 
 #[tokio::test(start_paused = true)]
