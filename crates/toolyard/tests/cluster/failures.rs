@@ -284,7 +284,9 @@ fn when_nats_has_lost_its_data_nodes_publish_and_claim_everything_again() {
     world.start("a", &["one"], "");
     world.start("b", &["two"], "");
     let tools = ["one__pid", "two__pid"];
-    tools.iter().for_each(|tool| world.wait_for_tool(tool));
+    for tool in tools {
+        world.wait_for_tool(tool);
+    }
     world.nats.lose(0);
     for node in ["a", "b"] {
         eventually("the loss of NATS", || (world.node(node).status()["connected"] == false).then_some(()));
