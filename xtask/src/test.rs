@@ -62,7 +62,7 @@ const RIGHTS: &[Right] = &[
     Right {
         name: "systemd-analyze",
         probe: &["sh", "-c", "command -v systemd-analyze"],
-        packages: &[],
+        packages: &[("systemd-analyze", "systemd")],
         target: "cli",
         module: "systemd::",
     },
