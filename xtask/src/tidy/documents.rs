@@ -1,5 +1,5 @@
-//! Links and paths in the documentation lead somewhere: relative links with their anchors in every Markdown file,
-//! paths in backticks in the documents about the code, and pages that the code refers to.
+//! Links and paths in the documentation lead somewhere: relative links with their anchors in every Markdown file and in
+//! `llms.txt`, paths in backticks in the documents about the code, and pages that the code refers to.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -56,8 +56,9 @@ pub(super) fn check(files: &[String], sources: &[Source], findings: &mut Finding
     }
 }
 
+/// Whether this is written in Markdown. `llms.txt` is, too.
 fn is_page(path: &str) -> bool {
-    Path::new(path).extension().is_some_and(|extension| extension == "md")
+    path == "llms.txt" || Path::new(path).extension().is_some_and(|extension| extension == "md")
 }
 
 /// The targets of the links in a page, without addresses of web sites.
@@ -172,6 +173,17 @@ mod tests {
         assert_eq!(resolved("README.md", "docs/guide/"), "docs/guide");
         let text = "see [a](b.md#c) and [web](https://a.example) \n```\n[no](x)\n```\n[d](#e)";
         assert_eq!(links(text), ["b.md#c", "#e"]);
+    }
+
+    #[test]
+    fn a_broken_link_in_llms_txt_is_found() {
+        let files = ["llms.txt", "docs/guide/cli.md", "pins.txt"].map(str::to_owned);
+        let pages: Vec<&String> = files.iter().filter(|path| is_page(path)).collect();
+        assert_eq!(pages, ["llms.txt", "docs/guide/cli.md"]);
+        let pages = [("llms.txt", String::new()), ("docs/guide/cli.md", "# Commands\n".to_owned())].into();
+        let broken = |link: &str| broken_link("llms.txt", link, &pages, &files);
+        assert_eq!(broken("docs/guide/cli.md#commands"), None);
+        assert_eq!(broken("docs/cli.md").unwrap(), "leads to `docs/cli.md`, which does not exist");
     }
 
     #[test]
