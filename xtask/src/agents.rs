@@ -8,12 +8,11 @@ use std::ffi::OsString;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use anyhow::{Context as _, Result, bail};
 
 use crate::step::step;
-use crate::{process, tools, workspace};
+use crate::{offline, process, tools, workspace};
 
 pub(crate) fn agents() -> Result<()> {
     workspace::require_target("toolyard", "test", "agents")?;
@@ -29,37 +28,7 @@ pub(crate) fn agents() -> Result<()> {
     let mut tests = workspace::cargo();
     tests.args(["test", "--offline"]).args(target);
     tests.args(["--", "--ignored", "--test-threads=1", "--nocapture"]);
-    let mut tests = if has_namespaces() {
-        without_network(&tests)
-    } else {
-        eprintln!("no network namespace can be made here: the programs could reach the network");
-        tests
-    };
-    process::run(tests.env("PATH", path))
-}
-
-/// Brings up the loopback interface, checks that nothing else is there, and runs a program.
-const ENTER: &str = r#"ip link set lo up; test -z "$(ip route)"; exec "$@""#;
-
-fn has_namespaces() -> bool {
-    let probe = Command::new("unshare").args(["-rn", "ip", "link", "set", "lo", "up"]).output();
-    probe.is_ok_and(|probe| probe.status.success())
-}
-
-/// The same command in a network namespace of its own.
-fn without_network(command: &Command) -> Command {
-    let mut unshare = Command::new("unshare");
-    unshare.args(["-rn", "sh", "-e", "-c", ENTER, "sh"]).arg(command.get_program()).args(command.get_args());
-    for (name, value) in command.get_envs() {
-        match value {
-            Some(value) => unshare.env(name, value),
-            None => unshare.env_remove(name),
-        };
-    }
-    if let Some(folder) = command.get_current_dir() {
-        unshare.current_dir(folder);
-    }
-    unshare
+    process::run(offline::if_possible(tests).env("PATH", path))
 }
 
 /// A folder with all programs under their usual names.

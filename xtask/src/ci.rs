@@ -8,8 +8,8 @@ use anyhow::Result;
 
 use crate::step::step;
 use crate::{
-    agents, check, cluster, code, conformance, lsp, metrics, newcomer, peers, seeds, sign_in, slow_starts,
-    test, traces, ui, ui_app,
+    agents, check, cluster, code, conformance, dist, lsp, metrics, newcomer, peers, seeds, sign_in,
+    slow_starts, test, traces, ui, ui_app,
 };
 
 #[derive(clap::Args)]
@@ -52,5 +52,6 @@ fn full() -> Result<()> {
     step("cluster, at length", || cluster::cluster(&cluster::Options::default()))?;
     step("figures of the cluster", || cluster::cluster(&cluster::Options::figures()))?;
     step("agents", agents::agents)?;
-    step("slow starts", slow_starts::slow_starts)
+    step("slow starts", slow_starts::slow_starts)?;
+    step("packages", || dist::dist(&dist::Options::checked()))
 }

@@ -36,6 +36,13 @@ pub(crate) struct Options {
     images: bool,
 }
 
+impl Options {
+    /// Everything but the images, installed and used.
+    pub(crate) fn checked() -> Self {
+        Self { check: true, binary: None, no_lean: false, images: false }
+    }
+}
+
 /// The most that the program may have, with all packs and with none.
 const MOST_FULL: u64 = 60_000_000;
 const MOST_LEAN: u64 = 20_000_000;

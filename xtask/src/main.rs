@@ -16,6 +16,7 @@ mod dist;
 mod lsp;
 mod metrics;
 mod newcomer;
+mod offline;
 mod picture;
 mod peers;
 mod process;

@@ -1,4 +1,4 @@
-//! Installs each file into an empty prefix, without a network, and asks the program for its first answer.
+//! Installs each file into an empty prefix, in a network namespace of its own where the user may make one, and asks the program for its first answer.
 
 use std::ffi::OsString;
 use std::fs;
@@ -11,7 +11,7 @@ use anyhow::{Context as _, Result, bail};
 
 use super::artefacts::{Artefacts, VERSION, machine};
 use crate::step::step;
-use crate::{process, workspace};
+use crate::{offline, process, workspace};
 
 /// How long the program may take for its first answer.
 const FIRST_ANSWER: Duration = Duration::from_mins(1);
@@ -38,7 +38,8 @@ fn tarball(artefacts: &Artefacts, prefix: &Path, version: &str) -> Result<()> {
     fs::create_dir_all(prefix)?;
     let mut tar = Command::new("tar");
     tar.args(["--extract", "--strip-components=1", "--file"]).arg(&artefacts.tarball);
-    process::run(tar.arg("--directory").arg(prefix))?;
+    tar.arg("--directory").arg(prefix);
+    process::run(&mut offline::if_possible(tar))?;
     try_program(&prefix.join("toolyard"), prefix, version)
 }
 
@@ -58,7 +59,9 @@ fn debian(artefacts: &Artefacts, prefix: &Path, version: &str) -> Result<()> {
         dpkg.arg("--log=/dev/null");
         dpkg
     };
-    process::output(dpkg().arg("--install").arg(&artefacts.debian))?;
+    let mut install = dpkg();
+    install.arg("--install").arg(&artefacts.debian);
+    process::output(&mut offline::if_possible(install))?;
     try_program(&prefix.join("root/usr/bin/toolyard"), prefix, version)?;
     process::output(dpkg().args(["--purge", "toolyard"]))?;
     let left: Vec<PathBuf> = files_below(&prefix.join("root"))?;
@@ -82,7 +85,8 @@ fn npm(artefacts: &Artefacts, prefix: &Path, version: &str) -> Result<()> {
     let mut npm = Command::new("npm");
     npm.args(["install", "--global", "--offline", "--ignore-scripts", "--no-audit", "--no-fund"]);
     npm.arg("--loglevel=error").arg("--prefix").arg(prefix).args(&artefacts.npm);
-    process::run(npm.env("npm_config_cache", prefix.join("cache")))?;
+    npm.env("npm_config_cache", prefix.join("cache"));
+    process::run(&mut offline::if_possible(npm))?;
     let own = prefix.join(format!("lib/node_modules/toolyard-linux-{}", machine()?.npm));
     if !own.join("bin/toolyard").is_file() {
         bail!("npm has not installed the package with the program");
@@ -94,7 +98,8 @@ fn wheel(artefacts: &Artefacts, prefix: &Path, version: &str) -> Result<()> {
     process::run(Command::new("python3").args(["-m", "venv"]).arg(prefix))?;
     let mut pip = Command::new(prefix.join("bin/python"));
     pip.args(["-m", "pip", "install", "--quiet", "--no-index", "--disable-pip-version-check"]);
-    process::run(pip.arg(&artefacts.wheel))?;
+    pip.arg(&artefacts.wheel);
+    process::run(&mut offline::if_possible(pip))?;
     try_program(&prefix.join("bin/toolyard"), prefix, version)
 }
 
@@ -112,7 +117,7 @@ fn cargo_install(prefix: &Path) -> Result<()> {
         "--root",
     ]);
     cargo.arg(prefix).env("CARGO_TARGET_DIR", workspace::target_directory()?);
-    process::run(&mut cargo)?;
+    process::run(&mut offline::if_possible(cargo))?;
     // Debug builds do not name their commit.
     try_program(&prefix.join("bin/toolyard"), prefix, &format!("toolyard {VERSION}"))
 }
