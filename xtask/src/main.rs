@@ -17,8 +17,8 @@ mod lsp;
 mod metrics;
 mod newcomer;
 mod offline;
-mod picture;
 mod peers;
+mod picture;
 mod process;
 mod recipes;
 mod search;
@@ -35,7 +35,6 @@ mod ui;
 mod windows;
 mod workspace;
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -84,11 +83,7 @@ enum Command {
     /// The recipes of docs/contributing, followed to the letter in a copy of the repository.
     Recipes,
     /// Make the picture of a terminal in the README from the real program.
-    Picture {
-        /// Use this program instead of building one.
-        #[arg(long, value_name = "PATH")]
-        binary: Option<PathBuf>,
-    },
+    Picture(picture::Options),
     /// Checks the table of what Toolyard replaces and the tests that show it (`docs/seeds.md`).
     Seeds(seeds::Options),
     /// Sign-ins with a real authorization server, Chromium as the user, and nginx before the gateway.
@@ -132,7 +127,7 @@ fn main() -> ExitCode {
         Command::Traces => traces::traces(),
         Command::Newcomer => newcomer::newcomer(),
         Command::Recipes => recipes::recipes(),
-        Command::Picture { binary } => picture::picture(binary),
+        Command::Picture(options) => picture::picture(&options),
         Command::Seeds(options) => seeds::seeds(&options),
         Command::SignIn => sign_in::sign_in(),
         Command::Bench(options) => bench::bench(&options),

@@ -1,7 +1,8 @@
-//! `cargo xtask newcomer`: follows the README from the package to the first answer, and the first section of `docs/guide/writing-a-tool.md` to the letter, in a
-//! folder with nothing in it: every command as it is written, every file as it is shown. So the guide works,
-//! or this fails. Nothing is there before it but the toolchain with the crates that it has downloaded, Node.js
-//! and Claude Code, and nothing is kept: each run takes as long as the first, and prints its time.
+//! `cargo xtask newcomer`: compares the picture in the README with what the program prints, follows the README from the
+//! package to the first answer, and the first section of `docs/guide/writing-a-tool.md` to the letter, in a folder with
+//! nothing in it: every command as it is written, every file as it is shown. So the guide works, or this fails.
+//! Nothing is there before it but the toolchain with the crates that it has downloaded, Node.js and Claude Code, and
+//! nothing is kept: each run takes as long as the first, and prints its time.
 
 mod readme;
 
@@ -16,7 +17,7 @@ use anyhow::{Context as _, Result, bail};
 
 use crate::step::step;
 use crate::tools::Npm;
-use crate::{process, tools, workspace};
+use crate::{picture, process, tools, workspace};
 
 const GUIDE: &str = "docs/guide/writing-a-tool.md";
 const SECTION: &str = "## From nothing to an answer";
@@ -32,6 +33,7 @@ pub(crate) fn newcomer() -> Result<()> {
     let guide = fs::read_to_string(workspace::root().join(GUIDE)).context("read the guide")?;
     let acts = acts(&guide)?;
     let npm = step("install Node.js and Claude Code", tools::npm)?;
+    step("compare the picture in the README", || picture::picture(&picture::Options::check()))?;
     step("follow the README", || readme::follow(&npm))?;
     let home = tempfile::tempdir().context("make a folder with nothing in it")?;
     let begun = Instant::now();

@@ -1,11 +1,12 @@
-//! `cargo xtask picture`: the picture of a terminal in the README, made from what the program really prints.
+//! `cargo xtask picture`: the picture of a terminal in the README, made from what the program really prints. With
+//! `--check`, the text in the picture is compared with it; `cargo xtask newcomer` does that.
 
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 
 use crate::process;
 use crate::workspace::{self, Profile};
@@ -19,30 +20,93 @@ const COMMANDS: [&str; 5] = [
     "toolyard tools call notes:hash text=hello",
     "toolyard tools call notes:hash",
 ];
+/// How many characters a line of the terminal has.
+const COLUMNS: usize = 80;
 /// The sizes of a character and of the space around the text.
 const WIDTH: f64 = 8.4;
 const LINE: usize = 20;
 const SPACE: usize = 16;
 
-pub(crate) fn picture(binary: Option<PathBuf>) -> Result<()> {
-    let program = match binary {
-        Some(program) => program,
+#[derive(Default, clap::Args)]
+pub(crate) struct Options {
+    /// Use this program instead of building one.
+    #[arg(long, value_name = "PATH")]
+    binary: Option<PathBuf>,
+    /// Do not make the picture; fail if its text is not what the program prints.
+    #[arg(long)]
+    check: bool,
+}
+
+impl Options {
+    pub(crate) fn check() -> Self {
+        Self { check: true, ..Self::default() }
+    }
+}
+
+pub(crate) fn picture(options: &Options) -> Result<()> {
+    let program = match &options.binary {
+        Some(program) => program.clone(),
         None => workspace::build("toolyard", Profile::Dev)?.join("toolyard"),
     };
-    let program = fs::canonicalize(program).context("find the program")?;
+    let lines = session(&fs::canonicalize(program).context("find the program")?)?;
+    let path = workspace::root().join(PICTURE);
+    if options.check {
+        return check(&fs::read_to_string(path).context("read the picture")?, &lines);
+    }
+    fs::write(path, drawn(&lines)).context("write the picture")?;
+    println!("wrote {PICTURE}");
+    Ok(())
+}
+
+/// The commands and what they print; `true` for a command.
+fn session(program: &Path) -> Result<Vec<(bool, String)>> {
     let home = tempfile::tempdir().context("make a home with nothing in it")?;
     let config = serde_json::json!({ "mcpServers": { "notes": { "command": "notes", "args": [] } } });
     fs::write(home.path().join(".claude.json"), config.to_string())
         .context("write the config of a client")?;
-    write_server(home.path(), &program)?;
+    write_server(home.path(), program)?;
     let mut lines = Vec::new();
     for command in COMMANDS {
         lines.push((true, format!("$ {command}")));
-        lines.extend(printed(command, home.path(), &program)?.lines().map(|line| (false, line.to_owned())));
+        let printed = printed(command, home.path(), program)?;
+        lines.extend(printed.lines().flat_map(wrapped).map(|line| (false, line)));
     }
-    fs::write(workspace::root().join(PICTURE), drawn(&lines)).context("write the picture")?;
-    println!("wrote {PICTURE}");
+    Ok(lines)
+}
+
+/// A line as the terminal shows it, but with no word cut in two.
+fn wrapped(line: &str) -> Vec<String> {
+    let (mut rest, mut lines) = (line, Vec::new());
+    while let Some((end, _)) = rest.char_indices().nth(COLUMNS) {
+        let cut = rest[..end].rfind(' ').map_or(end, |space| space + 1);
+        lines.push(rest[..cut].trim_end().to_owned());
+        rest = &rest[cut..];
+    }
+    lines.push(rest.to_owned());
+    lines
+}
+
+/// Fails with the first line that differs. Sizes and colours may differ.
+fn check(picture: &str, lines: &[(bool, String)]) -> Result<()> {
+    let (shown, drawn) = (texts(picture), drawn(lines));
+    let printed = texts(&drawn);
+    let longest = shown.len().max(printed.len());
+    for line in 0..longest {
+        let (shown, printed) = (shown.get(line), printed.get(line));
+        if shown != printed {
+            bail!(
+                "{PICTURE} shows {:?} where the program prints {:?}: run `cargo xtask picture`",
+                shown.unwrap_or(&"nothing"),
+                printed.unwrap_or(&"nothing")
+            );
+        }
+    }
     Ok(())
+}
+
+fn texts(svg: &str) -> Vec<&str> {
+    let lines = svg.split("<text ").skip(1);
+    lines.filter_map(|line| line.split_once('>')?.1.split_once("</text>").map(|(text, _)| text)).collect()
 }
 
 /// A server of the user: the tools of a pack, under another name.
@@ -82,4 +146,29 @@ fn drawn(lines: &[(bool, String)]) -> String {
     }
     svg.push_str("</svg>\n");
     svg
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_line_is_continued_in_the_next() {
+        let word = "123456789 ".repeat(8);
+        assert_eq!(wrapped(word.trim_end()), [word.trim_end()]);
+        assert_eq!(wrapped(&format!("{word}ab c")), [word.trim_end(), "ab c"]);
+        assert_eq!(wrapped(&"x".repeat(81)), ["x".repeat(80).as_str(), "x"]);
+    }
+
+    #[test]
+    fn a_picture_of_other_text_is_refused() {
+        let line = |text: &str| (false, text.to_owned());
+        let lines = [(true, "$ toolyard list".to_owned()), line("NAME  HOW"), line("a <b>")];
+        let picture = drawn(&lines).replace("#14181d", "#000000");
+        check(&picture, &lines).unwrap();
+        check(&picture, &lines[..2]).unwrap_err();
+        let others = [&lines[..2], &[line("a <c>")]].concat();
+        let error = check(&picture, &others).unwrap_err().to_string();
+        assert!(error.contains(r#"shows "a &lt;b&gt;" where the program prints "a &lt;c&gt;""#), "{error}");
+    }
 }
