@@ -9,6 +9,7 @@ mod log;
 mod questions;
 mod rounds;
 mod tools;
+mod within;
 
 use std::fmt;
 use std::future::Future;
@@ -17,6 +18,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use serde_json::{Value, json};
+use tokio::sync::watch;
 use toolyard_model::{Origin, Parent, Peer, Request, Scope};
 use toolyard_proto::app::{MOST_PARTIAL, PARTIAL};
 use toolyard_proto::{Id, Method, Notification, Params, Raw, Revision};
@@ -71,6 +73,8 @@ struct CallParts {
     /// The task that the call is, or becomes.
     task: Option<Arc<Task>>,
     kept: Mutex<rounds::EarlierRounds>,
+    /// Made with the first question, or the first bound on time.
+    questioning: OnceLock<watch::Sender<within::Questioning>>,
     /// The gateway's number of the call, and the call that it is made for.
     call: u64,
     parent: Option<Arc<Parent>>,
@@ -130,6 +134,7 @@ impl Context {
             ending: Ending::default(),
             task,
             kept: Mutex::default(),
+            questioning: OnceLock::new(),
             call: request.call,
             parent: request.parent.clone(),
             set,

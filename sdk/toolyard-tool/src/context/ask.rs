@@ -200,6 +200,7 @@ async fn put(context: &Context, method: Method, params: Option<Value>) -> Result
     let name = method.to_string();
     let ask = Ask { method, params: params.map(Raw::from) };
     context.check_can(&ask)?;
+    let _asking = context.asking();
     context.0.peer.ask(ask).await.map_err(|error| unanswered(&name, &error))
 }
 
@@ -209,6 +210,7 @@ pub(super) async fn put_all(
     all: Vec<Question>,
 ) -> Result<Vec<(String, Value)>, ToolError> {
     let names: Vec<_> = all.iter().map(|one| (one.name.clone(), one.method.to_string())).collect();
+    let _asking = context.asking();
     let asking = match &context.0.task {
         Some(task) => task.ask_all(all.into_iter().map(|one| (Some(one.name.clone()), one.ask()))),
         None => all.into_iter().map(|one| context.0.peer.ask(one.ask())).collect(),

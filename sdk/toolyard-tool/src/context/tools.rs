@@ -193,6 +193,7 @@ impl Tools {
         let method = Method::new(question["method"].as_str().unwrap_or_default());
         let ask = Ask { method: method.clone(), params: question.get("params").cloned().map(Raw::from) };
         self.context.check_can(&ask)?;
+        let _asking = self.context.asking();
         match self.context.0.peer.ask(ask).await {
             Ok(answer) => Ok(answer.read()?),
             Err(AskError::Reported(_) | AskError::Timeout) if method == Method::ELICIT => {
@@ -298,7 +299,11 @@ impl Back for ToCaller {
     }
 
     fn ask(&self, ask: Ask) -> BoxFuture<Result<Raw, AskError>> {
-        self.context.0.peer.ask(ask)
+        let (asking, answering) = (self.context.asking(), self.context.0.peer.ask(ask));
+        Box::pin(async move {
+            let _asking = asking;
+            answering.await
+        })
     }
 
     fn alive(&self) {
