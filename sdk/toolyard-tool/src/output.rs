@@ -147,12 +147,19 @@ impl Output for Content {
 pub struct WithText<T> {
     value: T,
     text: String,
+    is_failure: bool,
 }
 
 impl<T> WithText<T> {
     /// `value` as structured content, `text` as its text.
     pub fn new(value: T, text: impl Into<String>) -> Self {
-        Self { value, text: text.into() }
+        Self { value, text: text.into(), is_failure: false }
+    }
+
+    /// Marks the answer as that of a tool that failed, whose value the caller should still get.
+    #[must_use]
+    pub fn failed(self) -> Self {
+        Self { is_failure: true, ..self }
     }
 
     /// The value, for code that calls the function directly.
@@ -167,6 +174,7 @@ impl<T: Serialize + JsonSchema + Send + 'static> Output for WithText<T> {
     }
 
     fn into_content(self, shape: &Shape) -> Result<Content, ToolError> {
-        content_of(&self.value, shape, Some(self.text))
+        let content = content_of(&self.value, shape, Some(self.text))?;
+        Ok(if self.is_failure { content.failed() } else { content })
     }
 }

@@ -74,6 +74,12 @@ async fn with_text() -> WithText<Sum> {
     WithText::new(Sum { total: 4 }, "four")
 }
 
+/// Fails after a part of its work.
+#[tool]
+async fn fails_half_way() -> WithText<Sum> {
+    WithText::new(Sum { total: 2 }, "the disk is full").failed()
+}
+
 /// Blocks.
 #[tool]
 async fn blocks() -> Content {
@@ -169,6 +175,7 @@ fn set() -> ToolSet {
         .with::<words>()
         .with::<nothing>()
         .with::<with_text>()
+        .with::<fails_half_way>()
         .with::<blocks>()
         .with::<fails>()
         .with::<cannot_parse>()
@@ -202,6 +209,11 @@ async fn a_return_type_decides_the_form_of_the_answer() {
     check("words", json!({ "content": text_content("a\nb") })).await;
     check("nothing", json!({ "content": text_content("Done.") })).await;
     check("with_text", json!({ "content": text_content("four"), "structuredContent": { "total": 4 } })).await;
+    check(
+        "fails_half_way",
+        json!({ "content": text_content("the disk is full"), "structuredContent": { "total": 2 }, "isError": true }),
+    )
+    .await;
     let blocks = Client::newest().call(&set(), "blocks", json!({})).await;
     assert_eq!(blocks["content"][1], json!({ "type": "audio", "data": "YWJj", "mimeType": "audio/wav" }));
 }
