@@ -19,7 +19,7 @@ pub(super) fn body(turn: &Turn) -> Value {
         (budget, _) => budget.max(LEAST_THINKING),
     };
     // The budget for thinking must be smaller than that of the answer, which it is part of.
-    body["max_tokens"] = (turn.max_tokens + thinking).into();
+    body["max_tokens"] = turn.max_tokens.saturating_add(thinking).into();
     if thinking > 0 {
         body["thinking"] = json!({ "type": "enabled", "budget_tokens": thinking });
     } else if let Some(temperature) = turn.temperature {

@@ -104,14 +104,13 @@ impl Reader for Events {
         for call in delta.get("tool_calls").and_then(Value::as_array).into_iter().flatten() {
             self.call(call)?;
         }
-        if let Some(thought) = text_at(delta, "/reasoning_content").or_else(|| text_at(delta, "/reasoning")) {
-            self.reply.thinking.push_str(thought);
-            return Ok(Some(Piece::Thought(thought.to_owned())));
-        }
-        Ok(text_at(delta, "/content").map(|text| {
-            self.reply.text.push_str(text);
-            Piece::Text(text.to_owned())
-        }))
+        // One chunk may have both.
+        let thought = text_at(delta, "/reasoning_content").or_else(|| text_at(delta, "/reasoning"));
+        self.reply.thinking.push_str(thought.unwrap_or_default());
+        let text = text_at(delta, "/content");
+        self.reply.text.push_str(text.unwrap_or_default());
+        let shown = text.map(|text| Piece::Text(text.to_owned()));
+        Ok(shown.or_else(|| thought.map(|thought| Piece::Thought(thought.to_owned()))))
     }
 
     fn usage(&self) -> Option<Usage> {

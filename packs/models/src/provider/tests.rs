@@ -108,6 +108,8 @@ fn a_budget_for_thinking_is_sent_in_the_form_of_the_provider() {
     assert_eq!(body["thinking"], json!({ "type": "enabled", "budget_tokens": 2000 }));
     assert_eq!((&body["max_tokens"], &body["temperature"]), (&json!(2100), &Value::Null));
     assert_eq!(Kind::Compatible.body(&turn)["reasoning_effort"], "high");
+    let most = Turn { thinking_budget: u32::MAX, ..turn };
+    assert_eq!(Kind::Anthropic.body(&most)["max_tokens"], u32::MAX);
 }
 
 /// The pieces and the answer that these events make.
@@ -224,6 +226,18 @@ fn answers_of_compatible_servers_are_read() {
         &events,
         &json!([{ "role": "assistant", "content": "Hello", "tool_calls": [call] }]),
     );
+}
+
+#[test]
+fn an_answer_of_a_compatible_server_may_come_with_its_thoughts_in_one_chunk() {
+    for thoughts in ["reasoning_content", "reasoning"] {
+        let delta = json!({ thoughts: "Hm.", "content": "Hello" });
+        let events = vec![json!({ "choices": [{ "delta": delta, "finish_reason": "stop" }] })];
+        let (pieces, reply) = read(Kind::Compatible, events);
+        assert_eq!(pieces, [Piece::Text("Hello".into())], "{thoughts}");
+        assert_eq!((reply.text.as_str(), reply.thinking.as_str()), ("Hello", "Hm."), "{thoughts}");
+        assert_eq!(reply.echo, [json!({ "role": "assistant", "content": "Hello" })], "{thoughts}");
+    }
 }
 
 #[test]
