@@ -5,6 +5,7 @@
 
 mod entry;
 mod exchange;
+mod hooked;
 mod target;
 
 use std::sync::Arc;
@@ -17,7 +18,7 @@ use toolyard_tool::host::Verdict;
 use toolyard_tool::{Host, ToolError};
 
 use crate::config::{Config, Kind};
-use crate::conversation::{Effort, Message, Part, Reply, Turn, Usage};
+use crate::conversation::{Reply, Turn, Usage};
 use crate::gate::Gate;
 use crate::http::Wire;
 use crate::ledger::Ledger;
@@ -113,7 +114,7 @@ impl Models {
 
     async fn hooks_before(&self, invocation: &mut Invocation) -> Result<(), ToolError> {
         match self.host.hooks("pre_model_invoke", invocation.to_hook()).await {
-            Verdict::Continue(changed) => invocation.take(&changed),
+            Verdict::Continue(changed) => invocation.take(changed),
             Verdict::Block(reason) => Err(blocked(&reason)),
         }
     }
@@ -225,82 +226,4 @@ impl Models {
 
 fn blocked(reason: &str) -> ToolError {
     ToolError::new(format!("a hook refused this call of a model: {reason}"))
-}
-
-impl Invocation {
-    /// The text that is asked: the first of the last message of the user.
-    pub(crate) fn prompt(&self) -> Option<&str> {
-        let parts = self.turn.messages.iter().rev().find_map(|message| match message {
-            Message::User(parts) => Some(parts),
-            _ => None,
-        })?;
-        parts.iter().find_map(|part| match part {
-            Part::Text(text) => Some(text.as_str()),
-            Part::Image(_) => None,
-        })
-    }
-
-    fn set_prompt(&mut self, prompt: &str) {
-        let parts = self.turn.messages.iter_mut().rev().find_map(|message| match message {
-            Message::User(parts) => Some(parts),
-            _ => None,
-        });
-        let text = parts.into_iter().flatten().find_map(|part| match part {
-            Part::Text(text) => Some(text),
-            Part::Image(_) => None,
-        });
-        if let Some(text) = text {
-            prompt.clone_into(text);
-        }
-    }
-
-    fn to_hook(&self) -> Value {
-        json!({
-            "tool": self.tool,
-            "model": self.model,
-            "prompt": self.prompt(),
-            "system": self.turn.system,
-            "temperature": self.turn.temperature,
-            "max_tokens": self.turn.max_tokens,
-            "thinking_budget": self.turn.thinking_budget,
-            "reasoning_effort": self.turn.effort,
-            "agent_context": self.agent,
-        })
-    }
-
-    /// Takes what hooks have changed. Members that they removed stay as they were.
-    fn take(&mut self, changed: &Value) -> Result<(), ToolError> {
-        let changed: Changed = serde_json::from_value(changed.clone()).map_err(|error| {
-            ToolError::new(format!("a hook for `pre_model_invoke` returned an invalid value: {error}"))
-                .hint("correct the hook, or switch it off")
-        })?;
-        if let Some(model) = changed.model {
-            self.model = model;
-        }
-        if let Some(prompt) = changed.prompt {
-            self.set_prompt(&prompt);
-        }
-        self.turn.system = changed.system.or(self.turn.system.take());
-        self.turn.temperature = changed.temperature.or(self.turn.temperature);
-        self.turn.max_tokens = changed.max_tokens.unwrap_or(self.turn.max_tokens);
-        self.turn.thinking_budget = changed.thinking_budget.unwrap_or(self.turn.thinking_budget);
-        self.turn.effort = changed.reasoning_effort.or(self.turn.effort);
-        if let Some(agent) = changed.agent_context {
-            self.agent = agent;
-        }
-        Ok(())
-    }
-}
-
-/// What hooks may change.
-#[derive(Deserialize)]
-struct Changed {
-    model: Option<String>,
-    prompt: Option<String>,
-    system: Option<String>,
-    temperature: Option<f64>,
-    max_tokens: Option<u32>,
-    thinking_budget: Option<u32>,
-    reasoning_effort: Option<Effort>,
-    agent_context: Option<AgentContext>,
 }

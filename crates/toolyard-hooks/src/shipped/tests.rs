@@ -108,6 +108,12 @@ async fn redact_replaces_secrets_and_nothing_else() {
     let verdict = judge("redact", json!({ "with": "$1" }), asked(&format!("use {github}"))).await;
     assert_eq!(prompt(&verdict), "use $1");
     assert_eq!(judge("redact", Value::Null, asked("no secret here")).await, Verdict::pass());
+    let messages = json!([{ "role": "user", "content": [{ "type": "text", "text": format!("{github}.") }] }]);
+    let asked = json!({ "prompt": "fine", "system": github, "messages": messages });
+    let verdict =
+        judge("redact", Value::Null, Event::new(Point::PreModelInvoke, Some("m".into()), asked)).await;
+    assert_eq!(verdict.change["messages"][0]["content"][0]["text"], "[redacted].");
+    assert_eq!((verdict.change.get("prompt"), &verdict.change["system"]), (None, &json!("[redacted]")));
     let answer = json!({ "text": format!("it is {github}"), "thinking": format!("{github}?") });
     let answered = Event::new(Point::PostModelInvoke, Some("m".into()), answer);
     let verdict = judge("redact", Value::Null, answered).await;

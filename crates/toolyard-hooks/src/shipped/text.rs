@@ -107,14 +107,18 @@ pub(super) fn redact(settings: &mut Settings) -> Result<Judge, String> {
         (found != text).then(|| found.into_owned())
     };
     Ok(Box::new(move |event| match event.point {
-        Point::PostToolCall => without_secrets(event, &replace),
+        Point::PostToolCall => without_secrets(event, "result", &replace),
         Point::PostModelInvoke => in_members(event, &["text", "thinking"], &replace),
-        _ => in_members(event, &["prompt"], &replace),
+        _ => {
+            let mut verdict = in_members(event, &["prompt", "system"], &replace);
+            verdict.change.extend(without_secrets(event, "messages", &replace).change);
+            verdict
+        }
     }))
 }
 
-/// Texts may also be in the structured form of a result.
-fn without_secrets(event: &Event, replace: &impl Fn(&str) -> Option<String>) -> Verdict {
+/// Replaces in all texts of a member, such as those in the structured form of a result.
+fn without_secrets(event: &Event, key: &str, replace: &impl Fn(&str) -> Option<String>) -> Verdict {
     fn walk(value: &mut Value, replace: &impl Fn(&str) -> Option<String>) {
         match value {
             Value::String(text) => {
@@ -136,12 +140,12 @@ fn without_secrets(event: &Event, replace: &impl Fn(&str) -> Option<String>) -> 
         }
     }
     // Most results contain no secret, and are not copied.
-    let Some(result) = event.data.get("result").filter(|result| has_secret(result, replace)) else {
+    let Some(value) = event.data.get(key).filter(|value| has_secret(value, replace)) else {
         return Verdict::pass();
     };
-    let mut result = result.clone();
-    walk(&mut result, replace);
-    Verdict::change("result", result)
+    let mut value = value.clone();
+    walk(&mut value, replace);
+    Verdict::change(key, value)
 }
 
 fn in_members(event: &Event, keys: &[&str], replace: &impl Fn(&str) -> Option<String>) -> Verdict {

@@ -13,7 +13,9 @@ def think(call):
     parts = []
     for number in range(times):
         message = {"role": "user", "content": {"type": "text", "text": "a secret prompt"}}
-        params = {"messages": [message], "maxTokens": 100000, "systemPrompt": "Be brief."}
+        earlier = [{"type": "text", "text": text} for text in call["params"]["arguments"].get("earlier", [])]
+        history = [{"role": "user", "content": earlier}] if earlier else []
+        params = {"messages": [*history, message], "maxTokens": 100000, "systemPrompt": "Be brief."}
         send({"id": f"s{number}", "method": "sampling/createMessage", "params": params})
         for line in sys.stdin:
             answer = json.loads(line)

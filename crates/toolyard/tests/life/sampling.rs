@@ -19,7 +19,11 @@ fn yard(sampling: &str, url: &str) -> Yard {
 }
 
 fn think(url: &str, times: u32) -> String {
-    let call = json!({ "name": "sampler__think", "arguments": { "times": times } });
+    think_about(url, &json!({ "times": times }))
+}
+
+fn think_about(url: &str, arguments: &Value) -> String {
+    let call = json!({ "name": "sampler__think", "arguments": arguments });
     let authorization = [("authorization", "Bearer user")];
     let message = http::read(http::modern_with(url, &authorization, "tools/call", call)).message();
     let text = message["result"]["content"][0]["text"].as_str();
@@ -135,4 +139,25 @@ fn hooks_of_models_can_refuse_an_answer_for_a_client_that_cannot_sample() {
     let refused = think(gateway.url(), 1);
     assert!(refused.starts_with("error: ") && refused.contains("not for this model"), "{refused}");
     assert_eq!(model.asked().len(), 0, "the hook refused before anything was sent");
+}
+
+#[test]
+fn hooks_of_models_refuse_and_redact_earlier_messages_and_all_their_blocks() {
+    let secret = format!("ghp_{}", "a1B2".repeat(9));
+    let model = Provider::start(compatible("42"));
+    let yard = yard("era = \"legacy\"\nsampling = \"model:local/small\"", &model.url);
+    let hook = "grep -q 'not this one' && echo 'not for this model' >&2 && exit 2; exit 0";
+    yard.also(&format!(
+        "[hooks.redact]\nuse = \"redact\"\non = \"pre_model_invoke\"\n\
+         [hooks.no]\non = \"pre_model_invoke\"\ncommand = \"sh\"\nargs = [\"-c\", \"{hook}\"]\ntimeout = \"1m\"\non_failure = \"block\"\n"
+    ));
+    let gateway = yard.start();
+    let earlier = ["the token".to_owned(), format!("is {secret}")];
+    assert_eq!(think_about(gateway.url(), &json!({ "earlier": earlier })), "42 by small");
+    let asked = &model.asked()[0]["messages"].to_string();
+    assert!(asked.contains("is [redacted]") && asked.contains("a secret prompt"), "{asked}");
+    assert!(!asked.contains(&secret), "{asked}");
+    let refused = think_about(gateway.url(), &json!({ "earlier": ["fine", "not this one"] }));
+    assert!(refused.starts_with("error: ") && refused.contains("not for this model"), "{refused}");
+    assert_eq!(model.asked().len(), 1, "the hook refused before anything was sent");
 }

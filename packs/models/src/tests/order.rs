@@ -26,6 +26,7 @@ use futures_util::future::join_all;
 
 use super::agents::Log;
 use super::*;
+use crate::conversation::{Image, Message, Part};
 
 #[tokio::test(start_paused = true)]
 async fn the_agent_is_logged_before_a_credential_is_chosen() {
@@ -168,6 +169,99 @@ async fn hooks_before_a_call_change_it_before_anything_else_happens() {
     assert!(sent.url.contains("gemini-3-pro-high"), "{}", sent.url);
     assert_eq!(sent.body["contents"][0]["parts"][0]["text"], "changed");
     assert_eq!(sent.body["generationConfig"]["thinkingConfig"]["thinkingBudget"], 2000);
+}
+
+/// A conversation as `create_message` asks it.
+fn conversation() -> Invocation {
+    let image = |data: &str| Part::Image(Image { mime_type: "image/png".into(), data: data.into() });
+    let text = |text: &str| Part::Text(text.into());
+    let mut invocation = gemini(json!({}));
+    invocation.turn.messages = vec![
+        Message::User(vec![text("token one"), image("AAAA")]),
+        Message::Assistant("token two".into()),
+        Message::User(vec![image("BBBB"), text("token three"), text("token four")]),
+    ];
+    invocation
+}
+
+/// What the provider got: the parts of each message.
+fn sent_parts(bench: &Bench) -> Value {
+    let contents = bench.script.sent()[0].body["contents"].clone();
+    contents.as_array().unwrap().iter().map(|content| content["parts"].clone()).collect()
+}
+
+fn image_part(data: &str) -> Value {
+    json!({ "inlineData": { "mimeType": "image/png", "data": data } })
+}
+
+#[tokio::test(start_paused = true)]
+async fn hooks_before_a_call_see_and_change_every_text_of_a_conversation() {
+    let bench = Bench::with(config(json!({})), [], |point, input| {
+        if point != "pre_model_invoke" {
+            return Verdict::Continue(input);
+        }
+        for word in ["one", "two", "three", "four"] {
+            assert!(input["messages"].to_string().contains(&format!("token {word}")), "{input}");
+        }
+        assert!(!input.to_string().contains("AAAA"), "bytes of images are not for hooks: {input}");
+        Verdict::Continue(serde_json::from_str(&input.to_string().replace("token", "[redacted]")).unwrap())
+    });
+    bench.ask(conversation()).await.unwrap();
+    let expected = json!([
+        [{ "text": "[redacted] one" }, image_part("AAAA")],
+        [{ "text": "[redacted] two" }],
+        [image_part("BBBB"), { "text": "[redacted] three" }, { "text": "[redacted] four" }],
+    ]);
+    assert_eq!(sent_parts(&bench), expected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hook_that_knows_only_the_prompt_changes_it_in_a_conversation() {
+    let bench = Bench::with(config(json!({})), [], |_, mut input| {
+        assert_eq!(input["prompt"], "token three", "{input}");
+        input["prompt"] = "changed".into();
+        // Another hook has removed a message.
+        input["messages"].as_array_mut().unwrap().remove(0);
+        Verdict::Continue(input)
+    });
+    let mut invocation = conversation();
+    bench.models.prepare(&mut invocation).await.unwrap();
+    let texts: Vec<String> = invocation.turn.messages.iter().map(|message| format!("{message:?}")).collect();
+    assert_eq!(texts.len(), 2, "{texts:?}");
+    assert!(texts[1].contains("BBBB") && texts[1].contains("changed") && texts[1].contains("token four"));
+    assert!(!texts.concat().contains("token three"), "{texts:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_empty_prompt_that_a_hook_removes_with_its_message_overwrites_no_other() {
+    let bench = Bench::with(config(json!({})), [], |_, mut input| {
+        input["prompt"] = "[empty message]".into();
+        input["messages"].as_array_mut().unwrap().pop();
+        Verdict::Continue(input)
+    });
+    let mut invocation = gemini(json!({}));
+    invocation.turn.messages =
+        vec![Message::User(vec![Part::Text("hello".into())]), Message::User(vec![Part::Text(" ".into())])];
+    bench.models.prepare(&mut invocation).await.unwrap();
+    assert_eq!((invocation.turn.messages.len(), invocation.prompt()), (1, Some("hello")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_single_prompt_is_shown_once_and_a_hook_cannot_invent_images() {
+    let bench = Bench::with(config(json!({})), [], |_, input| {
+        assert_eq!(input.get("messages"), None, "{input}");
+        Verdict::Continue(input)
+    });
+    bench.models.prepare(&mut gemini(json!({}))).await.unwrap();
+    let bench = Bench::with(config(json!({})), [], |_, mut input| {
+        input["messages"][0]["content"][1]["image"] = 7.into();
+        Verdict::Continue(input)
+    });
+    let error = bench.models.prepare(&mut conversation()).await.unwrap_err().to_string();
+    assert!(
+        error.starts_with("a hook for `pre_model_invoke` returned an image that it did not get: 7"),
+        "{error}"
+    );
 }
 
 #[tokio::test(start_paused = true)]
