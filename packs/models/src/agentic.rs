@@ -2,6 +2,7 @@
 
 mod choice;
 mod toolbox;
+mod turns;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,15 +12,18 @@ use futures_util::stream;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
-use tokio::time::{Instant, timeout_at};
 use toolyard_tool::ToolError;
 
 use crate::conversation::{Message, Outcome, ToolCall, ToolSpec, Usage};
 use crate::models::{Answered, Invocation, Models};
 use crate::progress::Progress;
+use turns::Turns;
 
 pub(crate) use choice::{Chosen, choose};
 pub(crate) use toolbox::{CallersTools, Offered, Toolbox};
+#[cfg(test)]
+pub(crate) use turns::CallReport;
+pub(crate) use turns::TurnReport;
 
 /// Calls of one turn that run at the same time.
 const AT_ONCE: usize = 8;
@@ -30,6 +34,7 @@ const MOST_RESULT: usize = 50_000;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {
     pub(crate) turns: u32,
+    /// Without the time in which the user is asked.
     pub(crate) time: Duration,
     pub(crate) tokens: Option<u64>,
     pub(crate) cost: Option<f64>,
@@ -45,23 +50,8 @@ pub(crate) enum StoppedBy {
     Timeout,
     MaxTokens,
     MaxCost,
-}
-
-/// One request to the model and the calls that followed.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
-pub(crate) struct TurnReport {
-    /// What the model wrote beside its calls.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub(crate) text: String,
-    pub(crate) calls: Vec<CallReport>,
-}
-
-/// One call of a tool.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
-pub(crate) struct CallReport {
-    pub(crate) tool: String,
-    pub(crate) failed: bool,
-    pub(crate) duration_ms: u64,
+    /// The model could not be asked again, or a hook refused what it wrote.
+    Error,
 }
 
 /// A run that has ended.
@@ -71,13 +61,26 @@ pub(crate) struct Run {
     pub(crate) answered: Option<Answered>,
     pub(crate) turns: Vec<TurnReport>,
     pub(crate) stopped_by: StoppedBy,
+    /// The error that ended it.
+    pub(crate) error: Option<ToolError>,
     /// The sum over all turns; nothing if a turn did not report it.
     pub(crate) usage: Option<Usage>,
     pub(crate) cost: Option<f64>,
 }
 
+/// What a run works with.
+struct Work<'a> {
+    models: &'a Models,
+    tools: &'a Chosen,
+    toolbox: &'a dyn Toolbox,
+    bounds: Bounds,
+    progress: &'a Progress,
+    turns: &'a Turns,
+}
+
 impl Models {
-    /// Lets a model work with tools. What it was asked is in `invocation`.
+    /// Lets a model work with tools. What it was asked is in `invocation`. An error before the first turn is that of the
+    /// run; after it, the error is a part of the run.
     pub(crate) async fn work(
         &self,
         mut invocation: Invocation,
@@ -94,46 +97,16 @@ impl Models {
                 ));
         }
         invocation.turn.tools = tools.specs();
-        let deadline = Instant::now() + bounds.time;
-        let mut run = Run {
-            answered: None,
-            turns: Vec::new(),
-            stopped_by: StoppedBy::MaxTurns,
-            usage: Some(Usage::default()),
-            cost: Some(0.0),
-        };
-        for turn in 1..=bounds.turns {
-            progress.note(format!("turn {turn} of {}", bounds.turns));
-            let Ok(answered) = timeout_at(deadline, self.next_answer(&mut invocation, turn, progress)).await
-            else {
-                run.stopped_by = StoppedBy::Timeout;
-                break;
-            };
-            let mut answered = answered?;
-            run.add(&answered);
-            self.conclude(&invocation, &mut answered).await?;
-            let calls = answered.reply.calls.clone();
-            let text = answered.reply.text.clone();
-            let echo = Message::Echo(answered.reply.echo.clone());
-            run.answered = Some(answered);
-            if calls.is_empty() {
-                run.stopped_by = StoppedBy::Answer;
-                break;
-            }
-            if let Some(stop) = run.is_over(bounds) {
-                run.turns.push(TurnReport { text, calls: Vec::new() });
-                run.stopped_by = stop;
-                break;
-            }
-            let working = call_all(calls, &tools, &toolbox, progress);
-            let Ok(done) = timeout_at(deadline, working).await else {
-                run.turns.push(TurnReport { text, calls: Vec::new() });
-                run.stopped_by = StoppedBy::Timeout;
-                break;
-            };
-            let (outcomes, reports) = done.into_iter().unzip();
-            run.turns.push(TurnReport { text, calls: reports });
-            invocation.turn.messages.extend([echo, Message::Results(outcomes)]);
+        let (turns, mut run) = (Turns::default(), Run::new());
+        let work = Work { models: self, tools: &tools, toolbox: &*toolbox, bounds, progress, turns: &turns };
+        let working = work.take_turns(invocation, &mut run);
+        let ended = progress.context().within(bounds.time, working).await;
+        run.turns = turns.into_reports();
+        match ended {
+            None => run.stopped_by = StoppedBy::Timeout,
+            Some(Ok(stopped_by)) => run.stopped_by = stopped_by,
+            Some(Err(error)) if run.turns.is_empty() => return Err(error),
+            Some(Err(error)) => (run.stopped_by, run.error) = (StoppedBy::Error, Some(error)),
         }
         Ok(run)
     }
@@ -157,6 +130,17 @@ impl Models {
 }
 
 impl Run {
+    fn new() -> Self {
+        Self {
+            answered: None,
+            turns: Vec::new(),
+            stopped_by: StoppedBy::MaxTurns,
+            error: None,
+            usage: Some(Usage::default()),
+            cost: Some(0.0),
+        }
+    }
+
     fn add(&mut self, answered: &Answered) {
         self.usage = match (self.usage, answered.usage) {
             (Some(mut sum), Some(more)) => {
@@ -179,49 +163,59 @@ impl Run {
     }
 }
 
-/// Makes all calls of a turn; results in the order of the calls.
-async fn call_all(
-    calls: Vec<ToolCall>,
-    tools: &Chosen,
-    toolbox: &Arc<dyn Toolbox>,
-    progress: &Progress,
-) -> Vec<(Outcome, CallReport)> {
-    stream::iter(calls).map(|call| call_one(call, tools, toolbox, progress)).buffered(AT_ONCE).collect().await
-}
+impl Work<'_> {
+    async fn take_turns(&self, mut invocation: Invocation, run: &mut Run) -> Result<StoppedBy, ToolError> {
+        for turn in 1..=self.bounds.turns {
+            self.progress.note(format!("turn {turn} of {}", self.bounds.turns));
+            let mut answered = self.models.next_answer(&mut invocation, turn, self.progress).await?;
+            run.add(&answered);
+            self.models.conclude(&invocation, &mut answered).await?;
+            let calls = answered.reply.calls.clone();
+            let text = answered.reply.text.clone();
+            let echo = Message::Echo(answered.reply.echo.clone());
+            run.answered = Some(answered);
+            if calls.is_empty() {
+                return Ok(StoppedBy::Answer);
+            }
+            self.turns.begin(text);
+            if let Some(stop) = run.is_over(self.bounds) {
+                return Ok(stop);
+            }
+            let outcomes = self.call_all(calls).await;
+            invocation.turn.messages.extend([echo, Message::Results(outcomes)]);
+        }
+        Ok(StoppedBy::MaxTurns)
+    }
 
-async fn call_one(
-    call: ToolCall,
-    tools: &Chosen,
-    toolbox: &Arc<dyn Toolbox>,
-    progress: &Progress,
-) -> (Outcome, CallReport) {
-    let begun = Instant::now();
-    progress.note(format!("calling {}", call.name));
-    let (text, is_error) = match attempt(&call, tools, toolbox, progress).await {
-        Ok((text, is_error)) => (text, is_error),
-        Err(error) => (error.to_string(), true),
-    };
-    let duration_ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
-    let report = CallReport { tool: call.name.clone(), failed: is_error, duration_ms };
-    let outcome = Outcome { id: call.id, name: call.name, text: cut(text), is_error };
-    (outcome, report)
-}
+    /// Makes all calls of a turn; results in the order of the calls.
+    async fn call_all(&self, calls: Vec<ToolCall>) -> Vec<Outcome> {
+        stream::iter(calls).map(|call| self.call_one(call)).buffered(AT_ONCE).collect().await
+    }
 
-async fn attempt(
-    call: &ToolCall,
-    tools: &Chosen,
-    toolbox: &Arc<dyn Toolbox>,
-    progress: &Progress,
-) -> Result<(String, bool), ToolError> {
-    let Some(offered) = tools.find(&call.name) else {
-        return Err(ToolError::new(format!("there is no tool `{}`", call.name))
-            .hint("use one of the tools you were given"));
-    };
-    let Value::Object(_) = &call.arguments else {
-        return Err(ToolError::new("the arguments are not a JSON object").hint("write them as a JSON object"));
-    };
-    tools.permit(offered, &call.arguments, progress.context()).await?;
-    toolbox.call(&offered.name, call.arguments.clone()).await
+    async fn call_one(&self, call: ToolCall) -> Outcome {
+        self.progress.note(format!("calling {}", call.name));
+        let number = self.turns.begin_call(&call.name);
+        let (text, is_error) = match self.attempt(&call).await {
+            Ok((text, is_error)) => (text, is_error),
+            Err(error) => (error.to_string(), true),
+        };
+        self.turns.end_call(number, is_error);
+        Outcome { id: call.id, name: call.name, text: cut(text), is_error }
+    }
+
+    async fn attempt(&self, call: &ToolCall) -> Result<(String, bool), ToolError> {
+        let Some(offered) = self.tools.find(&call.name) else {
+            return Err(ToolError::new(format!("there is no tool `{}`", call.name))
+                .hint("use one of the tools you were given"));
+        };
+        let Value::Object(_) = &call.arguments else {
+            return Err(
+                ToolError::new("the arguments are not a JSON object").hint("write them as a JSON object")
+            );
+        };
+        self.tools.permit(offered, &call.arguments, self.progress.context()).await?;
+        self.toolbox.call(&offered.name, call.arguments.clone()).await
+    }
 }
 
 /// A long text keeps its beginning and its end.

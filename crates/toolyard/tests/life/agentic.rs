@@ -132,7 +132,18 @@ fn is_work_on_both(done: &Value) {
 
 /// A call of a client whose user can be asked: the question, and what the model did after the user's answer.
 fn work_with_a_user(gateway: &Gateway, answer: &Value) -> (String, Value) {
-    let arguments = json!({ "prompt": "Wipe it", "model": "google/gemini-3-flash" });
+    work_with_a_slow_user(gateway, answer, &json!({}), Duration::ZERO)
+}
+
+/// The same with further arguments, and a user who thinks before the answer.
+fn work_with_a_slow_user(
+    gateway: &Gateway,
+    answer: &Value,
+    more: &Value,
+    thinking: Duration,
+) -> (String, Value) {
+    let mut arguments = json!({ "prompt": "Wipe it", "model": "google/gemini-3-flash" });
+    arguments.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
     let mut params = json!({ "name": "models__ask_model_with_tools", "arguments": arguments });
     let send = |params: &Value| {
         let capabilities = json!({ "elicitation": {} });
@@ -143,6 +154,7 @@ fn work_with_a_user(gateway: &Gateway, answer: &Value) -> (String, Value) {
     let questions = asked["inputRequests"].as_object().unwrap_or_else(|| panic!("{asked}"));
     let (key, question) = questions.iter().next().unwrap();
     assert_eq!((questions.len(), &question["method"]), (1, &json!("elicitation/create")), "{asked}");
+    std::thread::sleep(thinking);
     params["inputResponses"] = json!({ key.as_str(): answer });
     params["requestState"] = asked["requestState"].clone();
     (question["params"]["message"].as_str().unwrap().to_owned(), send(&params))
@@ -172,4 +184,39 @@ fn a_destructive_tool_is_called_after_the_user_has_allowed_it_and_not_otherwise(
         let seen = model.asked().last().unwrap()["contents"].to_string();
         assert_eq!(seen.contains("the user did not allow `ann__wipe`"), !is_allowed, "{seen}");
     }
+}
+
+#[test]
+fn the_time_of_the_work_is_not_that_of_its_user() {
+    let model = Provider::scripted(|request| {
+        let has_results = request["contents"].to_string().contains("functionResponse");
+        if has_results { crate::provider::gemini("finished") } else { calls(&["ann__wipe"]) }
+    });
+    let yard = Yard::new(&[]);
+    let gateway = start(&yard, &model);
+    let answer = json!({ "action": "accept", "content": { "allow": true } });
+    let more = json!({ "timeout": 4 });
+    // The servers are started.
+    assert_ne!(work_with_a_user(&gateway, &answer).1["isError"], true);
+    let (_, done) = work_with_a_slow_user(&gateway, &answer, &more, Duration::from_secs(5));
+    assert_eq!(done["structuredContent"]["stopped_by"], "answer", "{done}");
+    assert_eq!(done["structuredContent"]["text"], "finished", "{done}");
+}
+
+#[test]
+fn an_error_of_the_provider_comes_with_the_calls_that_were_made_before_it() {
+    let model = Provider::scripted(|request| {
+        let has_results = request["contents"].to_string().contains("functionResponse");
+        let error = json!({ "error": { "code": 400, "status": "INVALID_ARGUMENT", "message": "too long" } });
+        if has_results { vec![error] } else { calls(&["ann__tick", "bob__tick"]) }
+    });
+    let yard = Yard::new(&[]);
+    let gateway = start(&yard, &model);
+    let arguments = json!({ "prompt": "Tick", "model": "google/gemini-3-flash" });
+    let done = work(&gateway, "ask_model_with_tools", &arguments);
+    assert_eq!((&done["isError"], &done["structuredContent"]["stopped_by"]), (&json!(true), &json!("error")));
+    is_work_on_both(&done);
+    let text = done["content"][0]["text"].as_str().unwrap();
+    assert!(text.contains("too long"), "{text}");
+    assert!(text.ends_with("This ended the work after calls of ann__tick, bob__tick."), "{text}");
 }

@@ -100,6 +100,58 @@ async fn a_runaway_is_stopped_by_each_bound() {
     check(Bounds { cost: Some(0.000_6), ..LOOSE }, StoppedBy::MaxCost, 2).await;
 }
 
+/// `name: how it ended` of each call.
+fn ends(run: &Run) -> Vec<String> {
+    let calls = run.turns.iter().flat_map(|turn| &turn.calls);
+    let how = |failed, unfinished| match (failed, unfinished) {
+        (false, false) => "done",
+        (true, false) => "failed",
+        (_, true) => "unfinished",
+    };
+    calls
+        .map(|call| format!("{}: {} {}", call.tool, how(call.failed, call.unfinished), call.duration_ms))
+        .collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_are_reported_although_the_time_was_up_before_they_had_ended() {
+    let bench = Bench::new([calls(&["git__log"]), calls(&["nothing", "code__read", "git__log"])]);
+    let run = work(&bench, &["*"], Bounds { time: Duration::from_secs(8), ..LOOSE }).await.0.unwrap();
+    assert_eq!((run.stopped_by, run.turns.len()), (StoppedBy::Timeout, 2));
+    let expected = [
+        "git__log: done 5000",
+        "nothing: failed 0",
+        "code__read: unfinished 3000",
+        "git__log: unfinished 3000",
+    ];
+    assert_eq!(ends(&run), expected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_that_were_not_begun_before_the_time_was_up_are_not_reported() {
+    let bench = Bench::new([calls(&["code__read"; 20])]);
+    let run = work(&bench, &["*"], Bounds { time: Duration::from_secs(8), ..LOOSE }).await.0.unwrap();
+    let ends = ends(&run);
+    assert_eq!(ends.iter().filter(|end| *end == "code__read: done 5000").count(), 8, "{ends:?}");
+    assert_eq!(ends.iter().filter(|end| *end == "code__read: unfinished 3000").count(), 8, "{ends:?}");
+    assert_eq!(ends.len(), 16, "{ends:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_error_of_the_provider_in_a_later_turn_comes_with_the_turns_before_it() {
+    let bench = Bench::new([calls(&["code__read"]), calls(&["git__log"]), Does::Fail(400)]);
+    let run = work(&bench, &["*"], LOOSE).await.0.unwrap();
+    assert_eq!((run.stopped_by, run.turns.len()), (StoppedBy::Error, 2));
+    assert_eq!(ends(&run), ["code__read: done 5000", "git__log: done 5000"]);
+    let error = run.error.as_ref().unwrap().to_string();
+    assert!(error.contains("`gemini-3-flash` of provider `google` answered with status 400"), "{error}");
+    assert_eq!(run.usage.unwrap().input_tokens, 200);
+
+    let bench = Bench::new([Does::Fail(400)]);
+    let error = work(&bench, &["*"], LOOSE).await.0.unwrap_err().to_string();
+    assert!(error.contains("answered with status 400"), "without a turn, the error is all there is: {error}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_bound_on_tokens_stops_a_run_whose_provider_does_not_report_them() {
     let bench = Bench::new(vec![calls_with(&["code__read"], Value::Null); 50]);

@@ -27,7 +27,7 @@ pub(crate) struct GeminiAgentic {
     #[serde(default = "max_turns")]
     #[schemars(range(min = 1, max = 100))]
     max_turns: u32,
-    /// Seconds until the work is stopped.
+    /// Seconds until the work is stopped, without the time in which the user is asked.
     #[serde(default = "timeout")]
     #[schemars(range(min = 1, max = 3600))]
     timeout: u64,
@@ -53,7 +53,7 @@ pub(crate) struct WithTools {
     #[serde(default = "max_turns")]
     #[schemars(range(min = 1, max = 100))]
     max_turns: u32,
-    /// Seconds until the work is stopped.
+    /// Seconds until the work is stopped, without the time in which the user is asked.
     #[serde(default = "timeout")]
     #[schemars(range(min = 1, max = 3600))]
     timeout: u64,
@@ -91,6 +91,9 @@ pub(crate) struct Worked {
     provider: Option<String>,
     model: String,
     stopped_by: StoppedBy,
+    /// The error that stopped it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
     turns: Vec<TurnReport>,
     /// The tokens of all turns; missing if a provider did not report them.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -127,7 +130,7 @@ pub(crate) async fn invoke_gemini_agentic(
     let bounds = Bounds { turns: args.max_turns, time, tokens: None, cost: models.config.max_cost };
     let worked = models.work_for(context, invocation, args.tools, bounds).await?;
     let text = format!("[Auth: {} | Model: {}]\n\n{}", worked.auth, worked.model, worked.text);
-    Ok(WithText::new(worked, text))
+    Ok(worked.into_answer(text))
 }
 
 /// Lets a configured model work on a task with tools of this gateway: those that you may use yourself. Tools that may
@@ -160,7 +163,7 @@ pub(crate) async fn ask_model_with_tools(
     let bounds = Bounds { turns: args.max_turns, time, tokens: args.max_total_tokens, cost };
     let worked = models.work_for(context, invocation, args.tools, bounds).await?;
     let text = worked.text.clone();
-    Ok(WithText::new(worked, text))
+    Ok(worked.into_answer(text))
 }
 
 impl Models {
@@ -193,28 +196,45 @@ impl Worked {
             }
             StoppedBy::MaxTokens => "Max tokens reached without final response".to_owned(),
             StoppedBy::MaxCost => "Max cost reached without final response".to_owned(),
+            StoppedBy::Error => run.error_with_calls(),
         };
         let auth = run.answered.as_ref().map_or("none", |answered| answered.auth);
         let (provider, model) = match run.answered {
             Some(answered) => (Some(answered.provider), answered.model),
             None => (None, model),
         };
-        let stopped_by = run.stopped_by;
-        let turns = run.turns;
-        let usage = run.usage;
-        let cost = run.cost;
-        Self { text, provider, model, stopped_by, turns, usage, cost, auth }
+        let Run { turns, stopped_by, usage, cost, .. } = run;
+        let error = run.error.map(|error| error.to_string());
+        Self { text, provider, model, stopped_by, error, turns, usage, cost, auth }
+    }
+
+    /// A run that an error has ended is a failure.
+    fn into_answer(self, text: String) -> WithText<Self> {
+        let has_failed = self.error.is_some();
+        let answer = WithText::new(self, text);
+        if has_failed { answer.failed() } else { answer }
+    }
+}
+
+impl Run {
+    /// The error that ended the run, and which tools were called before, for callers that read only the text.
+    fn error_with_calls(&self) -> String {
+        let error = self.error.as_ref().map(ToString::to_string).unwrap_or_default();
+        let calls = self.turns.iter().flat_map(|turn| &turn.calls).map(|call| call.tool.as_str());
+        let calls: Vec<&str> = calls.collect();
+        format!("{error}\nThis ended the work after calls of {}.", calls.join(", "))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::agentic::CallReport;
 
     #[test]
     fn the_text_of_a_run_that_was_stopped_states_the_reason() {
         let check = |stopped_by, usage, text: &str| {
-            let run = Run { answered: None, turns: Vec::new(), stopped_by, usage, cost: None };
+            let run = Run { answered: None, turns: Vec::new(), stopped_by, error: None, usage, cost: None };
             assert_eq!(Worked::new(run, "m".into()).text, text);
         };
         let usage = Some(Usage::default());
@@ -222,5 +242,23 @@ mod tests {
         let unknown = "Stopped by `max_total_tokens`, because the provider reports no tokens";
         check(StoppedBy::MaxTokens, None, unknown);
         check(StoppedBy::MaxTurns, None, "Max turns reached without final response");
+    }
+
+    #[test]
+    fn the_text_of_a_run_that_failed_names_the_error_and_the_calls_before_it() {
+        let call = |tool: &str| CallReport {
+            tool: tool.to_owned(),
+            failed: false,
+            unfinished: false,
+            duration_ms: 1,
+        };
+        let turns = ["code__read", "git__log"]
+            .map(|tool| TurnReport { text: String::new(), calls: vec![call(tool)] })
+            .into();
+        let (stopped_by, error) = (StoppedBy::Error, Some(ToolError::new("no answer")));
+        let run = Run { answered: None, turns, stopped_by, error, usage: None, cost: None };
+        let worked = Worked::new(run, "m".into());
+        assert_eq!(worked.text, "no answer\nThis ended the work after calls of code__read, git__log.");
+        assert_eq!((worked.error.as_deref(), worked.turns.len()), (Some("no answer"), 2));
     }
 }
