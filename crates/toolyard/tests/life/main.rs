@@ -3,6 +3,7 @@
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, reason = "in a test, to fail is to say so")]
 
+mod account;
 mod agent_families;
 mod agent_rules;
 mod agentic;

@@ -169,7 +169,7 @@ fn embed(mut stream: TcpStream, counted: &AtomicUsize, closed: &Mutex<()>) {
 type Script = dyn Fn(&Value) -> Vec<Value> + Send + Sync;
 
 /// The text of a whole request.
-fn request_of(stream: &mut TcpStream) -> String {
+pub(crate) fn request_of(stream: &mut TcpStream) -> String {
     let mut request = Vec::new();
     let mut buffer = [0; 4096];
     while !is_whole(&request) {
