@@ -147,6 +147,7 @@ impl Index {
             store,
             version: 0,
             checked: None,
+            dimensions: 0,
             words: Words::default(),
             entries: Vec::new(),
             files: HashMap::new(),
@@ -332,7 +333,8 @@ impl Index {
     /// The chunks that answer a question best. `vector` is the question's; empty if there is none.
     pub(crate) fn search(&self, query: &str, vector: &[f32], filter: &Filter, limit: usize) -> Vec<Answer> {
         let form = Form::of(query);
-        let loaded = self.lock();
+        let mut loaded = self.lock();
+        loaded.expect_dimensions(vector.len());
         let by_words = loaded.words.scores(query);
         let found: Vec<(f32, Option<f32>, &Indexed)> = loaded
             .entries

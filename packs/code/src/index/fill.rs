@@ -77,6 +77,7 @@ impl Index {
 
     /// Stores computed vectors, except those of files that changed meanwhile.
     fn keep(&self, files: Vec<StoredFile>, vectors: &[Vec<f32>]) -> Result<(), ToolError> {
+        let dimensions = vectors.first().map_or(0, Vec::len);
         let mut vectors = vectors.iter();
         let mut filled = Vec::with_capacity(files.len());
         for mut file in files {
@@ -87,7 +88,8 @@ impl Index {
         }
         let _alone = self.refreshing.lock();
         {
-            let loaded = self.lock();
+            let mut loaded = self.lock();
+            loaded.expect_dimensions(dimensions);
             filled.retain(|file| loaded.files.get(&file.path).is_some_and(|now| now.stamp == file.stamp));
         }
         self.write(filled, &[])

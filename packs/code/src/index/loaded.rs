@@ -20,6 +20,8 @@ pub(super) struct Loaded {
     pub(super) store: Store,
     pub(super) version: i64,
     pub(super) checked: Option<Instant>,
+    /// How many numbers a vector of the model has; 0 until that is known.
+    pub(super) dimensions: usize,
     pub(super) words: Words,
     /// By [`DocumentId::index`].
     pub(super) entries: Vec<Option<Indexed>>,
@@ -72,10 +74,23 @@ impl Loaded {
         let path: Arc<Path> = file.path.as_path().into();
         let mut documents = Vec::with_capacity(file.chunks.len());
         for StoredChunk { chunk, vector } in file.chunks {
+            let vector = vector.filter(|vector| self.dimensions == 0 || vector.len() == self.dimensions);
             documents.push(self.words.add(&document(&path, &chunk)));
             self.entries.push(Some(Indexed { path: path.clone(), chunk, vector }));
         }
         self.files.insert(file.path, IndexedFile { stamp: file.stamp, documents });
+    }
+
+    /// The model has returned a vector of this length. Stored ones of another length count as missing, since a service
+    /// may replace a model under the same name.
+    pub(super) fn expect_dimensions(&mut self, dimensions: usize) {
+        if dimensions == 0 || dimensions == self.dimensions {
+            return;
+        }
+        self.dimensions = dimensions;
+        for entry in self.entries.iter_mut().flatten() {
+            entry.vector.take_if(|vector| vector.len() != dimensions);
+        }
     }
 
     /// In how many chunks each defined name occurs.

@@ -1,13 +1,13 @@
 //! Several gateways, and a watcher or a fill beside them, with one index; and several models with one each.
 
-use std::sync::Arc;
-use std::sync::mpsc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, mpsc};
 
 use parking_lot::Mutex;
 
 use super::*;
 use crate::embed::tests::Service;
-use crate::index::Index;
+use crate::index::{Filter, Index};
 use crate::project::{Place, Projects};
 
 /// Two gateways with one cache.
@@ -200,6 +200,40 @@ async fn callers_choose_among_several_providers_and_each_has_vectors_of_its_own(
     assert_eq!((stats(15).2, stats(16).2), (0, 0), "without a provider, those of all are deleted");
     let asked = |service: &Service| service.received.try_iter().count();
     assert_eq!((asked(&near), asked(&far)), (1, 3), "passages, a question, and passages again");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn stored_vectors_of_another_length_are_never_compared_and_are_computed_again() {
+    let scene = Scene::new();
+    let length = Arc::new(AtomicUsize::new(2));
+    let now = length.clone();
+    let service = Service::start("200 OK", move |body| {
+        let count = body["input"].as_array().unwrap().len();
+        json!({ "embeddings": vec![vec![1.0; now.load(Ordering::SeqCst)]; count] }).to_string()
+    });
+    let [first, second] = gateways(&scene, &with_service(&scene, &service));
+    let [one, other] = [&first, &second].map(|code| code.index(&place(&scene), None).unwrap());
+    let fill = async |index: &Index| {
+        assert!(index.fill(&|| true, &|_| {}).await.unwrap());
+        (index.size().vectors, index.dimensions())
+    };
+    update(&one);
+    let chunks = one.size().chunks;
+    assert_eq!(fill(&one).await, (chunks, 2));
+
+    length.store(3, Ordering::SeqCst);
+    let question = one.encoder().query("kill children").await.unwrap();
+    let found = one.search("kill children", &question, &Filter::default(), 1);
+    assert_eq!((found[0].name.as_str(), one.size().vectors), ("kill_children", 0), "they count as missing");
+    assert_eq!(fill(&one).await, (chunks, 3));
+    other.catch_up().unwrap();
+    assert_eq!((other.size().vectors, other.dimensions()), (chunks, 3), "they are stored");
+
+    // Without a question, the first vector of an edit shows the new length.
+    length.store(4, Ordering::SeqCst);
+    scene.write("project/new.py", "def added():\n    pass\n");
+    update(&other);
+    assert_eq!(fill(&other).await, (chunks + 1, 4));
 }
 
 #[tokio::test(start_paused = true)]
