@@ -24,7 +24,7 @@ use crate::language;
 use crate::project::{Place, Project};
 use crate::search::shorten;
 use crate::walk::Walk;
-use chunk::{Chunk, chunks};
+use chunk::{Chunk, chunks, decorator_name};
 use fill::Filling;
 use loaded::{Indexed, Loaded, words_of};
 use rank::{Form, cosine, quantized, text_for_model, weight_of_path};
@@ -394,16 +394,18 @@ impl Index {
 impl Filter {
     fn accepts(&self, entry: &Indexed) -> bool {
         let chunk = &entry.chunk;
-        let contains = |names: &[String], wanted: &str| names.iter().any(|name| name.contains(wanted));
+        let has = |names: &[String], wanted: &str| names.iter().any(|name| is_named(name, wanted));
         self.language.as_deref().is_none_or(|wanted| language::is(&entry.path, wanted))
             && self.node_type.as_deref().is_none_or(|wanted| is_kind(chunk, wanted))
-            && self
-                .decorator
-                .as_deref()
-                .is_none_or(|wanted| contains(&chunk.decorators, wanted.trim_start_matches('@')))
+            && self.decorator.as_deref().is_none_or(|wanted| has(&chunk.decorators, &decorator_name(wanted)))
             && self.is_async.is_none_or(|wanted| chunk.is_async == wanted)
-            && self.base_class.as_deref().is_none_or(|wanted| contains(&chunk.bases, wanted))
+            && self.base_class.as_deref().is_none_or(|wanted| has(&chunk.bases, wanted))
     }
+}
+
+/// Whether this is the whole name, or its last segments: `task` and `app.task` of `celery.app.task`.
+fn is_named(name: &str, wanted: &str) -> bool {
+    name.strip_suffix(wanted).is_some_and(|before| before.is_empty() || before.ends_with(['.', ':', '\\']))
 }
 
 fn passage(path: &Path, chunk: &Chunk) -> Passage {

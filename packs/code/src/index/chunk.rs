@@ -229,7 +229,7 @@ fn own_decorators<'a>(node: &SourceNode<'a>, outer: &SourceNode<'a>) -> Vec<Stri
 }
 
 /// `@app.route("/")` and `#[tokio::test]` without their marks and arguments.
-fn decorator_name(text: &str) -> String {
+pub(super) fn decorator_name(text: &str) -> String {
     let text = text.trim_start_matches(['@', '#', '[']).trim_end_matches(']');
     text.split('(').next().unwrap_or_default().trim().to_owned()
 }

@@ -118,6 +118,42 @@ fn filters_choose_by_language_kind_decorator_async_and_base() {
 }
 
 #[test]
+fn a_filter_for_a_decorator_or_a_base_means_whole_names_or_their_last_segments() {
+    let scene = Scene::new(&[
+        (
+            "a.py",
+            "@app.task\ndef one():\n    pass\n\n@app.task_failed\ndef two():\n    pass\n\n@multitask\ndef three():\n    pass\n",
+        ),
+        (
+            "b.py",
+            "class Four(db.Base):\n    pass\n\nclass Five(Database):\n    pass\n\nclass Six(BaseModel):\n    pass\n",
+        ),
+        ("c.rs", "#[tokio::test(start_paused = true)]\nasync fn seven() {}\n\n#[attest]\nfn eight() {}\n"),
+        ("d.php", "<?php\nclass Nine extends App\\Base {\n}\n"),
+    ]);
+    let index = scene.open();
+    update(&index);
+    let check = |filter: Filter, expected: &[&str]| {
+        let mut found = names(&index, "one two three four five six seven eight nine app base", &filter);
+        found.sort_unstable();
+        assert_eq!(found, expected, "{filter:?}");
+    };
+    let decorator = |name: &str| Filter { decorator: Some(name.into()), ..Filter::default() };
+    let base = |name: &str| Filter { base_class: Some(name.into()), ..Filter::default() };
+    for name in ["task", "app.task", "@app.task", "@app.task(bind=True)"] {
+        check(decorator(name), &["one"]);
+    }
+    for name in ["test", "tokio::test", "#[tokio::test]"] {
+        check(decorator(name), &["seven"]);
+    }
+    check(base("Base"), &["Four", "Nine"]);
+    check(base("db.Base"), &["Four"]);
+    check(base("App\\Base"), &["Nine"]);
+    check(base("Data"), &[]);
+    check(decorator("app"), &[]);
+}
+
+#[test]
 fn ignored_files_and_lock_files_are_not_indexed() {
     let scene = Scene::new(&FILES);
     scene.write(".stravignore", "src/process.py\n");
