@@ -92,7 +92,7 @@ impl Searching<'_> {
         results.sort_by(|a, b| {
             b.score.total_cmp(&a.score).then_with(|| (&a.file, a.line).cmp(&(&b.file, b.line)))
         });
-        results.truncate(self.limit.max(questions.len()));
+        results.truncate(self.limit);
         Ok(Answers { results, ..first }.noted(note))
     }
 }
