@@ -129,6 +129,13 @@ pub(crate) struct EmbeddingsConfig {
     pub(crate) passage_prefix: Option<String>,
 }
 
+impl EmbeddingsConfig {
+    /// Whether its vectors may cost money: those of a service that takes a key.
+    pub(crate) fn is_paid(&self) -> bool {
+        self.key.is_some() && self.provider != Provider::Model2vec
+    }
+}
+
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Provider {

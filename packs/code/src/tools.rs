@@ -21,7 +21,7 @@ use tokio::runtime::Handle;
 use toolyard_tool::{Context, Host, ToolError};
 
 use crate::change::Journals;
-use crate::config::{Config, RewordConfig};
+use crate::config::{Config, EmbeddingsConfig, RewordConfig};
 use crate::embed::Encoder;
 use crate::history::Histories;
 use crate::index::{Answer, Filter, Index, Size, store};
@@ -249,6 +249,33 @@ impl Code {
         self.provider(wanted).map(|_| ())
     }
 
+    /// Refuses vectors of a provider that may cost money on a connection that does not prove its user.
+    pub(crate) fn expect_payer(&self, place: &Place, provider: Option<&str>) -> Result<(), ToolError> {
+        let is_paid = self.embeddings(self.provider(provider)?).is_some_and(EmbeddingsConfig::is_paid);
+        if place.project.is_proven || !is_paid {
+            return Ok(());
+        }
+        Err(unproven("vectors of a provider with a `key` are computed"))
+    }
+
+    /// Refuses to delete such vectors in the same way. Without `provider`, those of all are meant.
+    pub(crate) fn expect_owner(&self, place: &Place, provider: Option<&str>) -> Result<(), ToolError> {
+        let mut all = self.config.embeddings.iter().chain(self.config.providers.values());
+        let is_paid = match provider {
+            Some(_) => self.embeddings(self.provider(provider)?).is_some_and(EmbeddingsConfig::is_paid),
+            None => all.any(EmbeddingsConfig::is_paid),
+        };
+        if place.project.is_proven || !is_paid {
+            return Ok(());
+        }
+        Err(unproven("vectors of a provider with a `key` are deleted"))
+    }
+
+    /// The section of a provider; nothing for a built-in model.
+    fn embeddings(&self, provider: &str) -> Option<&EmbeddingsConfig> {
+        self.config.providers.get(provider).or(self.config.embeddings.as_ref())
+    }
+
     /// The name of a provider in the config; empty for the default one.
     fn provider(&self, wanted: Option<&str>) -> Result<&str, ToolError> {
         let (own, further) = (self.config.default_provider(), &self.config.providers);
@@ -286,6 +313,12 @@ impl Code {
         encoders.insert(provider.to_owned(), encoder.clone());
         Ok(encoder)
     }
+}
+
+/// The refusal of what only the user may do.
+pub(crate) fn unproven(what: &str) -> ToolError {
+    ToolError::new(format!("{what} only for connections that prove their user, and this one does not"))
+        .hint("connect through `toolyard stdio`, or with a token")
 }
 
 fn clear(folder: &Path) -> Result<bool, ToolError> {

@@ -9,6 +9,7 @@ mod agent_rules;
 mod agentic;
 mod agents;
 mod code;
+mod code_costs;
 mod faults;
 mod flow;
 mod folders;

@@ -122,6 +122,7 @@ impl Refusing {
 /// An Ollama that gives every text a vector of its length, and counts the pieces of code among them.
 pub(crate) struct Embeddings {
     pub(crate) url: String,
+    asked: Arc<AtomicUsize>,
     passages: Arc<AtomicUsize>,
     /// While this is locked, no request is answered.
     pub(crate) gate: Arc<Mutex<()>>,
@@ -135,14 +136,21 @@ impl Embeddings {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let (passages, gate): (Arc<AtomicUsize>, Arc<Mutex<()>>) = Default::default();
-        let (counted, closed) = (passages.clone(), gate.clone());
+        let asked = Arc::<AtomicUsize>::default();
+        let (counted, closed, requests) = (passages.clone(), gate.clone(), asked.clone());
         std::thread::spawn(move || {
             for stream in listener.incoming() {
+                requests.fetch_add(1, Ordering::SeqCst);
                 let (counted, closed) = (counted.clone(), closed.clone());
                 std::thread::spawn(move || embed(stream.unwrap(), &counted, &closed));
             }
         });
-        Self { url, passages, gate }
+        Self { url, asked, passages, gate }
+    }
+
+    /// How many requests were received so far, with questions.
+    pub(crate) fn asked(&self) -> usize {
+        self.asked.load(Ordering::SeqCst)
     }
 
     /// How many pieces of code were received so far.

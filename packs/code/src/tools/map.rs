@@ -126,6 +126,7 @@ pub(crate) fn code_context(
     args: ForTask,
 ) -> Result<WithText<Selection>, ToolError> {
     let place = code.place(context, &args.project_path)?;
+    code.expect_payer(&place, None)?;
     let index = code.index(&place, None)?;
     index.refresh_if_stale()?;
     let budget = args.budget * CHARACTERS_PER_TOKEN;

@@ -5,7 +5,7 @@ use serde::Serialize;
 use tokio::runtime::Handle;
 use toolyard_tool::{Context, ToolError, WithText, tool};
 
-use super::ProjectArgs;
+use super::manage::ProjectArgs;
 use crate::tools::Code;
 
 #[derive(Serialize, JsonSchema)]
@@ -29,6 +29,7 @@ pub(crate) fn semantic_health(
 ) -> Result<WithText<Health>, ToolError> {
     code.expect_provider(args.provider.as_deref())?;
     let place = code.place(context, &args.project_path)?;
+    code.expect_payer(&place, args.provider.as_deref())?;
     let index = code.index(&place, args.provider.as_deref())?;
     let (model, vectors) = (index.encoder().name(), index.size().vectors);
     let problem = Handle::current().block_on(index.encoder().query("health")).err();
