@@ -32,6 +32,8 @@ use store::{Stamp, Store, StoredChunk, StoredFile};
 
 /// An index is compared with the files at most this often.
 const FRESH: Duration = Duration::from_secs(2);
+/// How many characters of a chunk an answer shows.
+pub(crate) const SNIPPET: usize = 500;
 /// Files that are written in one transaction.
 const BATCH: usize = 200;
 /// Endings of files without a grammar that are indexed as text.
@@ -87,6 +89,11 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
+    /// Whether the code of another answer is in its own.
+    pub(crate) fn contains(&self, other: &Self) -> bool {
+        self.file == other.file && self.line <= other.line && other.end_line <= self.end_line
+    }
+
     /// Whether one of these lines, by file, is in its code.
     pub(crate) fn has_any_of(&self, lines: &HashMap<&str, Vec<usize>>) -> bool {
         let within = self.line..=self.end_line;
@@ -449,7 +456,7 @@ impl Indexed {
             kind: self.chunk.kind.name().to_owned(),
             name: self.chunk.name.clone(),
             score: (f64::from(score) * 1000.0).round() / 1000.0,
-            snippet: shorten(&self.chunk.text, 500),
+            snippet: shorten(&self.chunk.text, SNIPPET),
         }
     }
 }

@@ -1,5 +1,6 @@
 //! The pack as clients see it: requests in, answers out.
 
+mod bounds;
 mod find;
 mod guide;
 #[cfg(unix)]

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
+use std::path::Path;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -9,15 +10,16 @@ use toolyard_tool::{Context, ToolError, WithText, clamp, tool};
 
 use super::semantic::{coverage_line, related};
 use super::{Code, here};
-use crate::index::{Answer, Filter, Index, Outlined};
-use crate::project::Place;
+use crate::index::{Answer, Filter, Index, Outlined, SNIPPET};
+use crate::project::{Place, Project};
+use crate::search::shorten;
 
 /// A token is about this many characters of code.
 const CHARACTERS_PER_TOKEN: usize = 4;
 
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct Map {
-    /// How long the outline may be, in tokens.
+    /// How long the outline may be, in tokens of four characters.
     #[serde(default = "two_thousand")]
     #[schemars(range(min = 100, max = 50_000), transform = clamp)]
     budget: usize,
@@ -91,7 +93,7 @@ pub(crate) struct ForTask {
     /// What you are about to do, in words.
     #[schemars(length(min = 1))]
     task: String,
-    /// How long the answer may be, in tokens.
+    /// How long the answer may be, in tokens of four characters.
     #[serde(default = "four_thousand")]
     #[schemars(range(min = 200, max = 50_000), transform = clamp)]
     budget: usize,
@@ -134,7 +136,7 @@ pub(crate) fn code_context(
     let (coverage, note) = (index.size().coverage(), found.note());
     let mut end = coverage_line(coverage);
     end.extend(note.iter().map(|note| format!("{note}\n")));
-    let (mut out, files) = pieces(&found.answers, budget * 6 / 10);
+    let (mut out, files) = pieces(&place.project, &found.answers, budget * 6 / 10);
     let together = changed_together(code, &place, &found.answers);
     for part in users(&index, &found.answers).into_iter().chain(together) {
         if out.chars().count() + part.chars().count() <= budget * 8 / 10 {
@@ -148,19 +150,35 @@ pub(crate) fn code_context(
     Ok(WithText::new(Selection { project, files, coverage, note, context: out.clone() }, out))
 }
 
-/// The code of as many answers as fit, and where they are.
-fn pieces(answers: &[Answer], budget: usize) -> (String, Vec<String>) {
-    let (mut out, mut files) = (String::new(), Vec::new());
+/// The code of as many answers as fit, and where they are. A long piece is shortened to half of the room that is left,
+/// so that others have room, too.
+fn pieces(project: &Project, answers: &[Answer], budget: usize) -> (String, Vec<String>) {
+    let (mut out, mut files, mut left) = (String::new(), Vec::new(), budget);
+    let mut whole: Vec<&Answer> = Vec::new();
     for answer in answers {
-        let place = format!("{}:{}-{}", answer.file, answer.line, answer.end_line);
-        let part = format!("## {place} {}\n{}\n\n", answer.name, answer.snippet);
-        if out.chars().count() + part.chars().count() > budget {
+        if whole.iter().any(|shown| shown.contains(answer)) {
             continue;
         }
+        let code = code_of(project, answer);
+        let most = SNIPPET.max(left / 2);
+        let place = format!("{}:{}-{}", answer.file, answer.line, answer.end_line);
+        let part = format!("## {place} {}\n{}\n\n", answer.name, shorten(&code, most));
+        let Some(rest) = left.checked_sub(part.chars().count()) else { continue };
+        left = rest;
         out.push_str(&part);
         files.push(format!("{}:{}", answer.file, answer.line));
+        if code.chars().nth(most).is_none() {
+            whole.push(answer);
+        }
     }
     (out, files)
+}
+
+/// The lines of an answer as they are in its file.
+fn code_of(project: &Project, answer: &Answer) -> String {
+    let Some(text) = project.text(Path::new(&answer.file)) else { return answer.snippet.clone() };
+    let lines = text.lines().skip(answer.line - 1).take(answer.end_line + 1 - answer.line);
+    lines.collect::<Vec<_>>().join("\n")
 }
 
 /// Who uses the best answers: a part for each.
@@ -202,5 +220,38 @@ mod tests {
         assert_eq!(shown, 3);
         let (map, shown) = outline(all, 25);
         assert_eq!((map.as_str(), shown), ("a.rs:\n  9: fn f9()\n", 1));
+    }
+
+    #[test]
+    fn a_piece_may_take_half_of_the_room_and_what_a_whole_one_contains_is_not_repeated() {
+        let folder = tempfile::tempdir().unwrap();
+        let lines: Vec<String> = (1..=60).map(|line| format!("line {line:02} {}", "x".repeat(31))).collect();
+        std::fs::write(folder.path().join("a.txt"), lines.join("\n")).unwrap();
+        let project = crate::project::Projects::new(vec![folder.path().to_owned()], false);
+        let project = project.locate(".", None).unwrap().project;
+        let answer = |file: &str, line: usize, end_line: usize| Answer {
+            file: file.into(),
+            line,
+            column: 1,
+            end_line,
+            kind: "text".into(),
+            name: String::new(),
+            score: 1.0,
+            snippet: "as indexed".into(),
+        };
+        // 60 lines are 2,399 characters.
+        let answers = [
+            answer("a.txt", 1, 60),
+            answer("a.txt", 21, 30),
+            answer("a.txt", 25, 26),
+            answer("gone.txt", 1, 1),
+        ];
+        let (text, files) = pieces(&project, &answers, 10_000);
+        assert_eq!(files, ["a.txt:1", "gone.txt:1"], "the first has all lines of the next two");
+        assert!(text.contains("line 60") && text.ends_with("## gone.txt:1-1 \nas indexed\n\n"), "{text}");
+        let (text, files) = pieces(&project, &answers, 2_000);
+        assert_eq!(files, ["a.txt:1", "a.txt:21", "gone.txt:1"]);
+        assert!(text.contains("\nline 25 ") && text.contains("…\n\n## a.txt:21-30 \nline 21 "), "{text}");
+        assert!(text.chars().count() <= 2_000, "{}", text.chars().count());
     }
 }
