@@ -21,7 +21,7 @@ pub(crate) fn code() -> Result<()> {
     cargo.env("TOOLYARD_CODE_AST_GREP", python.join("ast-grep"));
     cargo.env("TOOLYARD_CODE_RG", rg).env("TOOLYARD_CODE_FD", fd);
     process::run(&mut cargo)?;
-    // What `cargo xtask search` runs is behind a feature, and takes hours.
+    // What `cargo xtask search` runs is behind a feature, and takes minutes, or half an hour with MiniLM.
     step("test what measures searches", || {
         let mut cargo = workspace::cargo();
         cargo.args(["test", "--package", "toolyard-pack-code", "--features", "measure"]);
