@@ -473,7 +473,7 @@ fn ten_tools_are_listed_by_default_and_file_tools_exist_only_if_they_are_switche
     let (plain, files) =
         (names(json!({ "projects": ["/tmp"] })), names(json!({ "projects": ["/tmp"], "files": true })));
     assert!(BEST.iter().all(|name| plain.contains(name)), "{plain:?}");
-    assert_eq!(plain.iter().filter(|name| name.starts_with("lsp_")).count(), 17);
+    assert_eq!(plain.iter().filter(|name| name.starts_with("lsp_")).count(), 18);
     assert_eq!(files.len(), plain.len() + FILES.len());
 }
 
