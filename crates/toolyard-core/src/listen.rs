@@ -361,9 +361,7 @@ fn grave_enough(origin: &Origin, notification: &Notification) -> bool {
     if notification.method != Method::LOG {
         return true;
     }
-    let level = notification.params.as_ref().and_then(|params| params.member("level")?.as_string());
-    let level = level.and_then(|level| LogLevel::parse(&level));
-    match (origin.log_level.get(), level) {
+    match (origin.log_level.get(), LogLevel::of(notification.params.as_ref())) {
         (Some(wanted), Some(level)) => level >= wanted,
         _ => true,
     }

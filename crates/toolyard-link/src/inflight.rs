@@ -139,13 +139,16 @@ impl<T> InFlight<T> {
     }
 
     pub(crate) fn addressee(&mut self) -> Addressee {
-        match self.clients.len() + self.alone {
-            0 => Addressee::None,
-            1 => self
-                .oldest()
-                .map_or(Addressee::None, |flight| Addressee::One(flight.peer.clone(), flight.client.clone())),
-            _ => Addressee::Several,
+        if self.clients.len() + self.alone > 1 {
+            return Addressee::Several;
         }
+        let one = |flight: &Flight<T>| Addressee::One(flight.peer.clone(), flight.client.clone());
+        self.of_one_client().map_or(Addressee::None, one)
+    }
+
+    /// The oldest call that a message without an address may belong to, if all of them are from one client.
+    pub(crate) fn of_one_client(&mut self) -> Option<&Flight<T>> {
+        if self.clients.len() + self.alone == 1 { self.oldest() } else { None }
     }
 
     /// The client that must be asked. `Several` while the question may be about a call that another user has just

@@ -8,6 +8,7 @@ pub mod stream;
 
 mod asks;
 mod events;
+mod held_back;
 mod inflight;
 mod levels;
 mod own;

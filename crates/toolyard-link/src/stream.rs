@@ -39,6 +39,9 @@ pub(crate) struct StreamChannel {
 
 impl StreamLink {
     pub(crate) fn new(greeting: Greeting, channel: StreamChannel) -> Self {
+        if !greeting.revision.keeps_level() {
+            channel.mux.take_levels();
+        }
         Self { greeting, channel, sent_level: Mutex::default() }
     }
 

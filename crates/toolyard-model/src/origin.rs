@@ -130,6 +130,11 @@ impl LevelCell {
     pub fn get(&self) -> Option<LogLevel> {
         LogLevel::from_index(self.0.load(Ordering::Relaxed))
     }
+
+    /// Whether a log message with these parameters reaches the level. None does where no level is set.
+    pub fn admits(&self, params: Option<&Raw>) -> bool {
+        self.get().is_some_and(|wanted| LogLevel::of(params).is_none_or(|level| level >= wanted))
+    }
 }
 
 /// Everything known about a caller. One per legacy session or modern request.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use toolyard_proto::modern::TASKS_EXTENSION;
 use toolyard_proto::{Method, Notification, Raw};
 
-use crate::BoxFuture;
+use crate::{BoxFuture, Origin};
 
 /// A question to the client in the middle of a call: elicitation, sampling or roots.
 #[derive(Clone, Debug)]
@@ -70,6 +70,27 @@ pub fn unknown_result_type(result: &Raw, capabilities: &Raw) -> Option<String> {
         .and_then(|extensions| extensions.read::<BTreeMap<String, Raw>>().ok())
         .is_some_and(|extensions| extensions.keys().any(|name| (name == TASKS_EXTENSION) == is_task));
     (!is_declared).then(|| kind.as_string().unwrap_or_else(|| kind.as_str().to_owned()))
+}
+
+/// Why a notification must not reach a client on the stream of a call, if it must not. Only for clients that state a log
+/// level with each request, and receive changes through subscriptions.
+pub fn unwanted_on_call(notification: &Notification, origin: &Origin) -> Option<&'static str> {
+    let level = &origin.log_level;
+    match notification.method.as_str() {
+        "notifications/message" if level.get().is_none() => {
+            Some("a log message, which the client did not ask for")
+        }
+        "notifications/message" if !level.admits(notification.params.as_ref()) => {
+            Some("a log message below the level that the client asked for")
+        }
+        "notifications/tools/list_changed"
+        | "notifications/prompts/list_changed"
+        | "notifications/resources/list_changed"
+        | "notifications/resources/updated" => {
+            Some("a notification of a change, which belongs to a subscription")
+        }
+        _ => None,
+    }
 }
 
 /// Why a question got no result.

@@ -34,6 +34,11 @@ impl LogLevel {
         u8::try_from(at).ok().map(Self)
     }
 
+    /// The level of a log message with these parameters.
+    pub fn of(params: Option<&Raw>) -> Option<Self> {
+        Self::parse(&params?.member("level")?.as_string()?)
+    }
+
     pub fn as_str(self) -> &'static str {
         LOG_LEVELS[usize::from(self.0)]
     }

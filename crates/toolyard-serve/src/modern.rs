@@ -9,9 +9,9 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use tokio::time::{Instant, sleep, timeout_at};
-use toolyard_model::peer::{Ask, AskError, Back};
+use toolyard_model::peer::{Ask, AskError, Back, unwanted_on_call};
 use toolyard_model::{Answer, AnswerBody, BoxFuture, Origin, Request};
-use toolyard_proto::modern::{LogLevel, SUBSCRIPTION_ID};
+use toolyard_proto::modern::SUBSCRIPTION_ID;
 use toolyard_proto::{Era, Id, Method, Notification, Raw};
 
 use super::endpoint::{Counts, Endpoint};
@@ -133,20 +133,12 @@ pub(crate) fn filter_notification(
     subscription: Option<&Id>,
     notification: Notification,
 ) -> Option<Notification> {
-    let Notification { method, params } = notification;
-    if let Some(id) = subscription {
-        let belongs_to_a_call = method == Method::PROGRESS || method == Method::LOG;
-        return (!belongs_to_a_call).then(|| Notification::new(method, stamped(params, id)));
-    }
-    let allowed = match method.as_str() {
-        "notifications/message" => loud_enough(origin.log_level.get(), params.as_ref()),
-        "notifications/tools/list_changed"
-        | "notifications/prompts/list_changed"
-        | "notifications/resources/list_changed"
-        | "notifications/resources/updated" => false,
-        _ => true,
+    let Some(id) = subscription else {
+        return unwanted_on_call(&notification, origin).is_none().then_some(notification);
     };
-    allowed.then_some(Notification { method, params })
+    let Notification { method, params } = notification;
+    let belongs_to_a_call = method == Method::PROGRESS || method == Method::LOG;
+    (!belongs_to_a_call).then(|| Notification::new(method, stamped(params, id)))
 }
 
 /// `params` of something on a subscription, or of its result.
@@ -158,14 +150,4 @@ pub(crate) fn stamped(params: Option<Raw>, subscription: &Id) -> Raw {
 /// The result of a subscription that the server ends.
 pub(crate) fn complete() -> Raw {
     serde_json::json!({ "resultType": "complete" }).into()
-}
-
-/// Whether a log message reaches the level that the client asked for. A client that asked for no level gets no messages.
-fn loud_enough(wanted: Option<LogLevel>, params: Option<&Raw>) -> bool {
-    let Some(wanted) = wanted else { return false };
-    log_level(params).is_none_or(|level| level >= wanted)
-}
-
-pub(crate) fn log_level(params: Option<&Raw>) -> Option<LogLevel> {
-    LogLevel::parse(&params?.member("level")?.as_string()?)
 }

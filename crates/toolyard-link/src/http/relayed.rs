@@ -20,11 +20,10 @@ use toolyard_proto::{CallError, Method, Notification, Raw};
 
 use super::connections::Arriving;
 use super::upstream::{HttpUpstream, root_cause};
+use crate::held_back::{UNASKED_PROGRESS, unwanted};
 
 pub(super) use events::events;
 
-/// Progress that is held back.
-pub(super) const UNASKED_PROGRESS: &str = "progress, which the client did not ask for";
 pub(super) const TOO_DEEP: &str = "its answer is nested too deep";
 
 /// The rest of a JSON answer that is too large to be read whole.
@@ -121,7 +120,11 @@ impl Client {
         if notification.method == Method::PROGRESS && !self.wants_progress {
             return Some(UNASKED_PROGRESS);
         }
-        (notification.method == Method::LOG && self.origin.log_level.get().is_none())
-            .then_some("a log message, which the client did not ask for")
+        self.unwanted(notification)
+    }
+
+    /// The same, apart from progress.
+    pub(crate) fn unwanted(&self, notification: &Notification) -> Option<&'static str> {
+        unwanted(notification, &self.origin)
     }
 }

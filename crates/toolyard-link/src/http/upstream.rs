@@ -1,6 +1,5 @@
 //! An upstream at an HTTP address: its connections, the headers that every request carries, and its errors.
 
-use std::collections::HashSet;
 use std::error::Error;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,7 +7,6 @@ use std::time::Duration;
 
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST, HeaderValue};
 use http::{HeaderMap, Uri};
-use parking_lot::Mutex;
 use toolyard_model::Scope;
 pub(crate) use toolyard_model::headers::{LAST_EVENT_ID, METHOD, NAME, PROTOCOL_VERSION, SESSION_ID};
 use toolyard_proto::{CallError, Reason};
@@ -17,6 +15,7 @@ use super::connections::{ConnectionPool, SendError};
 use super::connector::Connector;
 use super::obstacle::Obstacle;
 use super::{Authorize, HttpSpec, Spare};
+use crate::held_back::HeldBack;
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream");
@@ -45,8 +44,7 @@ pub(crate) struct HttpUpstream {
     /// Whether requests carry credentials of `authorize`, or would if there were any.
     is_guarded: AtomicBool,
     pub(super) spare: Option<Arc<Spare>>,
-    /// The kinds of messages that were held back and logged.
-    held_back: Mutex<HashSet<&'static str>>,
+    pub(crate) held_back: HeldBack,
 }
 
 impl HttpUpstream {
@@ -88,7 +86,7 @@ impl HttpUpstream {
         let name = name.clone();
         let url = spec.url.clone();
         let target = target(&spec.url);
-        let (spare, held_back) = (spec.spare.clone(), Mutex::default());
+        let (spare, held_back) = (spec.spare.clone(), HeldBack::new(&name));
         Ok(Self { name, pool, url, target, post, get, authorize, is_guarded, spare, held_back })
     }
 
@@ -171,16 +169,6 @@ impl HttpUpstream {
     /// A predicate of this upstream.
     pub(crate) fn reason(&self, what: impl Into<String>) -> Reason {
         Reason::of_upstream(&self.name, what)
-    }
-
-    /// Logs that a message of the server is not passed on. The first of each kind is logged for users.
-    pub(crate) fn held_back(&self, what: &'static str) {
-        let upstream = &self.name;
-        if self.held_back.lock().insert(what) {
-            tracing::info!(%upstream, what, "held back a message that this server must not send");
-        } else {
-            tracing::debug!(%upstream, what, "held back a message again");
-        }
     }
 
     /// Whether the config sends credentials in `Authorization`.

@@ -13,6 +13,7 @@ use toolyard_proto::{
 use super::mux::MuxShared;
 use crate::asks::{Verdict, ambiguity, to_ask};
 use crate::events::is_change;
+use crate::held_back::{UNASKED_PROGRESS, unwanted};
 use crate::inflight::{Addressee, InFlight};
 
 /// How much of an invalid line goes into the log.
@@ -83,12 +84,24 @@ fn take_notification(shared: &MuxShared, notification: Notification) {
     if is_change(&notification.method) || notification.method == Method::RESOURCE_UPDATED {
         return shared.events.notify(None, notification);
     }
+    note_unwanted(shared, &notification);
     match shared.with_calls(InFlight::addressee) {
         Addressee::One(peer, _) => peer.notify(notification),
         Addressee::Several if !shared.with_calls(|calls| calls.are_of_one_principal()) => {
             shared.count_stray();
         }
         Addressee::None | Addressee::Several => shared.events.notify(None, notification),
+    }
+}
+
+/// Notes in the log that a notification, which the client did not ask for, will be dropped on the way to it.
+fn note_unwanted(shared: &MuxShared, notification: &Notification) {
+    if !shared.takes_levels() {
+        return;
+    }
+    let origin = shared.with_calls(|calls| calls.of_one_client().map(|flight| flight.more.origin.clone()));
+    if let Some(what) = origin.and_then(|origin| unwanted(notification, &origin)) {
+        shared.held_back.note(what);
     }
 }
 
@@ -106,7 +119,11 @@ fn take_progress(shared: &MuxShared, mut notification: Notification) {
     let found = id.and_then(|id| {
         shared.with_calls(|calls| calls.get(id).map(|flight| (flight.peer.clone(), flight.token.clone())))
     });
-    let Some((peer, Some(token))) = found else { return shared.count_stray() };
+    let Some((peer, token)) = found else { return shared.count_stray() };
+    let Some(token) = token else {
+        shared.held_back.note(UNASKED_PROGRESS);
+        return shared.count_stray();
+    };
     notification.params = notification.params.map(|params| params.with("progressToken", &token));
     peer.notify(notification);
 }

@@ -10,12 +10,13 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
-use toolyard_model::{BoxFuture, LinkEvent, LinkRequest, Peer, Scope};
+use toolyard_model::{BoxFuture, LinkEvent, LinkRequest, Origin, Peer, Scope};
 use toolyard_proto::{CallError, Id, Message, Method, Notification, Raw, Reason, RequestMessage};
 
 use super::pump::{self, Outgoing};
 use crate::asks::Asks;
 use crate::events::Events;
+use crate::held_back::HeldBack;
 use crate::http::upstream::MAY_HAVE_RUN;
 use crate::inflight::{Flight, InFlight, is_addressable};
 
@@ -73,6 +74,9 @@ pub(crate) struct MuxShared {
     ended: CancellationToken,
     strays: AtomicU64,
     garbage: AtomicU64,
+    pub(crate) held_back: HeldBack,
+    /// Set once the handshake shows that a log level is stated with each request, so that no other message may come.
+    takes_levels: AtomicBool,
     /// Set by the first question that may concern more than one client, now or while it is answered.
     interactive: AtomicBool,
 }
@@ -87,6 +91,7 @@ struct MuxCalls {
 /// A call that waits for its answer.
 pub(crate) struct PendingCall {
     answer: oneshot::Sender<CallOutcome>,
+    pub(crate) origin: Arc<Origin>,
     pub(crate) listens: bool,
 }
 
@@ -115,6 +120,8 @@ impl Mux {
             ended: CancellationToken::new(),
             strays: AtomicU64::new(0),
             garbage: AtomicU64::new(0),
+            held_back: HeldBack::new(name),
+            takes_levels: AtomicBool::new(false),
             interactive: AtomicBool::new(false),
         });
         scope.spawn(pump::write(shared.clone(), writer, to_write));
@@ -133,6 +140,11 @@ impl Mux {
 
     pub(crate) fn garbage_lines(&self) -> u64 {
         self.0.garbage.load(Ordering::Relaxed)
+    }
+
+    /// The other side speaks a revision in which each request states its log level.
+    pub(crate) fn take_levels(&self) {
+        self.0.takes_levels.store(true, Ordering::Relaxed);
     }
 
     pub(crate) fn is_interactive(&self) -> bool {
@@ -158,7 +170,7 @@ impl Mux {
         let token = params.at(&["_meta", "progressToken"]);
         let (sender, answer) = oneshot::channel();
         let (client, principal) = (origin.client.clone(), origin.principal.clone());
-        let waiting = PendingCall { answer: sender, listens: method == Method::LISTEN };
+        let waiting = PendingCall { answer: sender, origin, listens: method == Method::LISTEN };
         let addressable = is_addressable(&client, &method);
         let had_token = token.is_some();
         let id = self.0.enter(Flight { client, principal, peer, token, addressable, more: waiting })?;
@@ -242,6 +254,10 @@ impl MuxShared {
 
     pub(crate) fn count_stray(&self) {
         self.strays.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn takes_levels(&self) -> bool {
+        self.takes_levels.load(Ordering::Relaxed)
     }
 
     pub(crate) fn mark_interactive(&self) {

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use toolyard_link::http::HttpSpec;
 use toolyard_link::{ConnectError, EraPin, Target, Timeouts, Trouble, UpstreamTarget, connect};
 use toolyard_model::{Answer, AnswerBody, ClientKey, Connected, LinkRequest, Peer, Relay, RelayKind, Scope};
+use toolyard_proto::modern::LogLevel;
 use toolyard_proto::{Fault, Id, Kind, Method, Retry, Revision};
 
 use crate::server::{Exchange, Server};
@@ -50,8 +51,11 @@ pub(crate) async fn setup() -> Setup {
     Setup { server, connected, _scope: scope }
 }
 
-fn call(relay: bool) -> LinkRequest {
+fn call(relay: bool, level: Option<&str>) -> LinkRequest {
     let origin = origin(ClientKey::Request(1), Revision::NEWEST);
+    if let Some(level) = level {
+        origin.log_level.set(LogLevel::parse(level).unwrap());
+    }
     let params = json!({"name": "é", "arguments": {}});
     let mut headers = http::HeaderMap::new();
     headers.insert("mcp-param-region", "west".parse().unwrap());
@@ -61,7 +65,17 @@ fn call(relay: bool) -> LinkRequest {
 
 /// One call, answered by `play`.
 pub(crate) async fn answered(setup: &mut Setup, relay: bool, play: impl AsyncFnOnce(Exchange)) -> Answer {
-    let calling = setup.connected.link.call(call(relay), Peer::none());
+    answered_at(setup, None, relay, play).await
+}
+
+/// The same for a client that asks for log messages of this level.
+pub(crate) async fn answered_at(
+    setup: &mut Setup,
+    level: Option<&str>,
+    relay: bool,
+    play: impl AsyncFnOnce(Exchange),
+) -> Answer {
+    let calling = setup.connected.link.call(call(relay, level), Peer::none());
     let playing = async { play(setup.server.posted("tools/call").await).await };
     let (answer, ()) = tokio::join!(soon(calling), playing);
     answer
@@ -162,7 +176,7 @@ async fn a_listen_receives_changes_without_the_subscription_id() {
 #[tokio::test]
 async fn dropping_a_call_closes_its_stream() {
     let mut setup = setup().await;
-    let calling = tokio::task::spawn(setup.connected.link.call(call(false), Peer::none()));
+    let calling = tokio::task::spawn(setup.connected.link.call(call(false, None), Peer::none()));
     let events = setup.server.posted("tools/call").await.events();
     calling.abort();
     events.abandoned().await;
@@ -307,7 +321,7 @@ async fn an_attempt_over_http_sse_is_reported() {
 async fn a_link_that_is_let_go_cuts_no_call_and_one_that_is_closed_does() {
     for is_closed in [false, true] {
         let Setup { mut server, connected, _scope } = setup().await;
-        let waiting = tokio::task::spawn(connected.link.call(call(false), Peer::none()));
+        let waiting = tokio::task::spawn(connected.link.call(call(false, None), Peer::none()));
         let exchange = server.posted("tools/call").await;
         soon(if is_closed { connected.link.close() } else { connected.link.let_go() }).await;
         drop(connected);

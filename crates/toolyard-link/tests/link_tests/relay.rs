@@ -7,9 +7,9 @@ use serde_json::{Value, json};
 use toolyard_model::{Answer, AnswerBody, Relay};
 use toolyard_proto::{CallError, Kind};
 
-use crate::modern::{answered, setup};
+use crate::modern::{answered, answered_at, setup};
 use crate::server::Exchange;
-use crate::support::{failed, soon, whole};
+use crate::support::{failed, logged, soon, whole};
 
 const JSON: &[(&str, &str)] = &[("content-type", "application/json")];
 
@@ -94,8 +94,13 @@ async fn a_large_json_answer_is_checked_as_it_passes() {
 }
 
 async fn streamed(events: &'static [&'static str]) -> (String, Option<CallError>) {
+    streamed_at(None, events).await
+}
+
+/// The same for a client that asks for log messages of this level.
+async fn streamed_at(level: Option<&str>, events: &'static [&'static str]) -> (String, Option<CallError>) {
     let mut setup = setup().await;
-    let answer = answered(&mut setup, true, async move |exchange: Exchange| {
+    let answer = answered_at(&mut setup, level, true, async move |exchange: Exchange| {
         let stream = exchange.events();
         tokio::spawn(async move {
             for event in events {
@@ -111,6 +116,12 @@ async fn streamed(events: &'static [&'static str]) -> (String, Option<CallError>
 const PROGRESS: &str = "data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/progress\",\"params\":{}}\n\n";
 const LOG: &str =
     "data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/message\",\"params\":{\"level\":\"info\"}}\n\n";
+const WARNING: &str =
+    "data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/message\",\"params\":{\"level\":\"warning\"}}\n\n";
+const TOOLS: &str = "data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/tools/list_changed\"}\n\n";
+const PROMPTS: &str = "data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/prompts/list_changed\"}\n\n";
+const RESOURCES: &str = "data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/resources/list_changed\"}\n\n";
+const UPDATED: &str = "data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/resources/updated\",\"params\":{\"uri\":\"a:b\"}}\n\n";
 const NOTICE: &str = "data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/other\",\"params\":{}}\n\n";
 const RIGHT: &str = "event: message\ndata: {\"jsonrpc\":\"2.0\",\"id\":\"seven\",\"result\":{\"n\":1}}\n\n";
 const FOREIGN: &str = "data: {\"jsonrpc\":\"2.0\",\"id\":\"eight\",\"result\":{\"n\":2}}\n\n";
@@ -138,29 +149,29 @@ async fn progress_and_log_messages_that_the_client_did_not_ask_for_are_held_back
 }
 
 #[tokio::test]
-async fn each_kind_of_message_that_is_held_back_is_logged_once_for_a_server() {
-    let log = tempfile::NamedTempFile::new().unwrap();
-    let logger = tracing_subscriber::fmt().without_time().with_ansi(false).with_target(false);
-    let _logging = tracing::subscriber::set_default(logger.with_writer(log.reopen().unwrap()).finish());
-    let mut setup = setup().await;
-    for relay in [true, true, false] {
-        let answer = answered(&mut setup, relay, async move |exchange: Exchange| {
-            let stream = exchange.events();
-            tokio::spawn(async move {
-                for event in [PROGRESS, LOG, FOREIGN, REQUEST, GARBAGE, ALIVE, PROGRESS, RIGHT] {
-                    stream.text(event).await;
-                }
-            });
-        });
-        match answer.await {
-            Ok(AnswerBody::Stream(mut relay)) => assert!(soon(drain(&mut relay)).await.1.is_none()),
-            read => assert_eq!(whole(read), json!({ "n": 1 })),
-        }
+async fn log_messages_below_the_level_that_the_client_asked_for_are_held_back() {
+    for (level, expected) in [
+        ("info", format!("{LOG}{WARNING}{RIGHT}")),
+        ("warning", format!(":\n\n{WARNING}{RIGHT}")),
+        ("error", format!(":\n\n:\n\n{RIGHT}")),
+    ] {
+        assert_eq!(streamed_at(Some(level), &[LOG, WARNING, RIGHT]).await, (expected, None), "{level}");
     }
-    let lines = std::fs::read_to_string(log.path()).unwrap();
+}
+
+#[tokio::test]
+async fn notifications_of_changes_are_held_back_from_the_stream_of_a_call() {
+    for change in [&[TOOLS, RIGHT], &[PROMPTS, RIGHT], &[RESOURCES, RIGHT], &[UPDATED, RIGHT]] {
+        assert_eq!(streamed(change).await, (format!(":\n\n{RIGHT}"), None), "{change:?}");
+    }
+}
+
+#[tokio::test]
+async fn each_kind_of_message_that_is_held_back_is_logged_once_for_a_server() {
     let expected = [
         "progress, which the client did not ask for",
         "a log message, which the client did not ask for",
+        "a notification of a change, which belongs to a subscription",
         "an answer to another request",
         "a request, which modern servers must not send",
         "an event that is not a message",
@@ -168,7 +179,25 @@ async fn each_kind_of_message_that_is_held_back_is_logged_once_for_a_server() {
     let expected = expected.map(|what| {
         format!(" INFO held back a message that this server must not send upstream=far what={what:?}\n")
     });
-    assert_eq!(lines, expected.concat());
+    for relays in [[true, true, false], [false, false, true]] {
+        let (log, _logging) = logged();
+        let mut setup = setup().await;
+        for relay in relays {
+            let answer = answered(&mut setup, relay, async move |exchange: Exchange| {
+                let stream = exchange.events();
+                tokio::spawn(async move {
+                    for event in [PROGRESS, LOG, TOOLS, FOREIGN, REQUEST, GARBAGE, ALIVE, PROGRESS, RIGHT] {
+                        stream.text(event).await;
+                    }
+                });
+            });
+            match answer.await {
+                Ok(AnswerBody::Stream(mut relay)) => assert!(soon(drain(&mut relay)).await.1.is_none()),
+                read => assert_eq!(whole(read), json!({ "n": 1 })),
+            }
+        }
+        assert_eq!(std::fs::read_to_string(log.path()).unwrap(), expected.concat(), "{relays:?}");
+    }
 }
 
 #[tokio::test]

@@ -6,11 +6,13 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, Lines, ReadHalf, WriteHalf};
 use tokio::sync::mpsc;
 use toolyard_link::stream::StreamLink;
-use toolyard_model::{Greeting, Link, LinkEvent, Peer, Scope};
+use toolyard_model::{ClientKey, Greeting, Link, LinkEvent, Peer, Scope};
+use toolyard_proto::modern::LogLevel;
 use toolyard_proto::{Id, Kind, Method, Revision};
 
 use crate::support::{
-    Received, call, closed, connection, failed, next_event, raw, recorder, request, soon, whole,
+    Received, call, closed, connection, failed, logged, next_event, origin, raw, recorder, request, soon,
+    whole,
 };
 
 /// The far end of the stream.
@@ -113,6 +115,47 @@ async fn progress_comes_back_with_the_clients_token_and_before_the_answer() {
     upstream.answer(&asked["id"], json!({})).await;
     whole(soon(again).await.unwrap());
     assert!(received.try_recv().is_err());
+}
+
+/// One call of a client of the newest revision, during which the server logs this and reports progress without a token.
+async fn call_with_log(setup: &mut Setup, wanted: Option<&str>, level: &str) {
+    let client = origin(ClientKey::Connection(1), Revision::NEWEST);
+    if let Some(wanted) = wanted {
+        client.log_level.set(LogLevel::parse(wanted).unwrap());
+    }
+    let calling = request(&client, Id::string("c"), Method::TOOLS_CALL, json!({}));
+    let waiting = tokio::task::spawn(setup.link.call(calling, Peer::none()));
+    let asked = setup.upstream.next().await;
+    for (method, params) in [
+        ("notifications/message", json!({"level": level, "data": ""})),
+        ("notifications/progress", json!({"progressToken": asked["id"], "progress": 1})),
+    ] {
+        setup.upstream.say(json!({"jsonrpc": "2.0", "method": method, "params": params})).await;
+    }
+    setup.upstream.answer(&asked["id"], json!({})).await;
+    whole(soon(waiting).await.unwrap());
+}
+
+#[tokio::test]
+async fn messages_that_clients_did_not_ask_for_are_logged_once_for_a_server() {
+    const PROGRESS: &str = "progress, which the client did not ask for";
+    const UNASKED: &str = "a log message, which the client did not ask for";
+    const BELOW: &str = "a log message below the level that the client asked for";
+    let calls = [(None, "error"), (Some("warning"), "warning"), (Some("warning"), "info"), (None, "info")];
+    for (revision, expected) in
+        [(Revision::NEWEST, &[UNASKED, PROGRESS, BELOW][..]), (Revision::NEWEST_LEGACY, &[PROGRESS])]
+    {
+        let (log, _logging) = logged();
+        let mut setup = setup(revision);
+        for (wanted, level) in calls {
+            call_with_log(&mut setup, wanted, level).await;
+        }
+        let line = |what: &&str| {
+            format!(" INFO held back a message that this server must not send upstream=up what={what:?}\n")
+        };
+        let expected: Vec<String> = expected.iter().map(line).collect();
+        assert_eq!(std::fs::read_to_string(log.path()).unwrap(), expected.concat(), "{revision:?}");
+    }
 }
 
 #[tokio::test]

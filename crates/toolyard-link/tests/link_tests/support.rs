@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use tempfile::NamedTempFile;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use toolyard_link::Offer;
@@ -13,6 +14,7 @@ use toolyard_model::{
     Principal, View,
 };
 use toolyard_proto::{CallError, Id, Method, Notification, Raw, Revision};
+use tracing::subscriber::DefaultGuard;
 
 /// Every wait in these tests ends.
 pub(crate) async fn soon<T>(future: impl Future<Output = T>) -> T {
@@ -97,6 +99,14 @@ impl Back for Recorder {
     fn hang_up(&self, come_back_after: Duration) {
         let _ = self.seen.send(Received::HangUp(come_back_after));
     }
+}
+
+/// A file with what this thread logs for users while the guard lives.
+pub(crate) fn logged() -> (NamedTempFile, DefaultGuard) {
+    let log = NamedTempFile::new().unwrap();
+    let logger = tracing_subscriber::fmt().without_time().with_ansi(false).with_target(false);
+    let guard = tracing::subscriber::set_default(logger.with_writer(log.reopen().unwrap()).finish());
+    (log, guard)
 }
 
 pub(crate) fn whole(answer: Answer) -> Value {

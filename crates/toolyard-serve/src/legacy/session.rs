@@ -19,7 +19,6 @@ use toolyard_proto::{
 use super::asks::Asks;
 use crate::calls::{Calls, EndOnDrop, Ending, Outlet};
 use crate::endpoint::{Counts, Endpoint, next_number};
-use crate::modern::log_level;
 use crate::notify_limit::NotifyLimit;
 use crate::outbox::Weight;
 use crate::reply::Rendered;
@@ -223,7 +222,7 @@ impl ClientSession {
             "notifications/subscriptions/acknowledged" | "notifications/tasks" => false,
             "notifications/message" => {
                 // Before the client has set a level, the server may send any.
-                let level = log_level(params.as_ref());
+                let level = LogLevel::of(params.as_ref());
                 self.origin.log_level.get().zip(level).is_none_or(|(wanted, level)| level >= wanted)
             }
             _ => true,

@@ -6,9 +6,10 @@ use toolyard_proto::codec::MAX_MESSAGE;
 use toolyard_proto::modern::SUBSCRIPTION_ID;
 use toolyard_proto::{CallError, Id, Message, Method, Notification, Raw, Response as RpcResponse};
 
+use crate::held_back::UNASKED_PROGRESS;
 use crate::http::body::{Content, ReadError, content, read_whole};
 use crate::http::connections::Arriving;
-use crate::http::relayed::{self, UNASKED_PROGRESS};
+use crate::http::relayed;
 use crate::http::sse::EventStream;
 use crate::http::upstream::{FOREIGN_ANSWER, HttpUpstream, NO_MESSAGE, REQUEST};
 
@@ -55,26 +56,34 @@ impl AnswerReader<'_> {
                     return self.settle(response.outcome);
                 }
                 Ok(Message::Notification(notification)) if self.may_pass(&notification) => {
+                    self.note_unwanted(&notification);
                     self.peer.notify(plain(notification, self.listens));
                 }
                 Ok(Message::Notification(_)) => {
-                    self.upstream.held_back(UNASKED_PROGRESS);
+                    self.upstream.held_back.note(UNASKED_PROGRESS);
                     self.peer.alive();
                 }
                 Err(error) if error.is_answer => return Err(self.upstream.bad_answer(&error.message)),
-                Ok(Message::Response(_)) => self.upstream.held_back(FOREIGN_ANSWER),
-                Ok(Message::Request(_)) => self.upstream.held_back(REQUEST),
+                Ok(Message::Response(_)) => self.upstream.held_back.note(FOREIGN_ANSWER),
+                Ok(Message::Request(_)) => self.upstream.held_back.note(REQUEST),
                 Err(_) if event.data.is_empty() => {}
-                Err(_) => self.upstream.held_back(NO_MESSAGE),
+                Err(_) => self.upstream.held_back.note(NO_MESSAGE),
             }
         }
         Err(self.upstream.lost("the stream ended before the answer"))
     }
 
-    /// Log messages are filtered nearer to the client, which may set its level during the call.
+    /// All but progress is filtered nearer to the client, which may set its log level during the call.
     fn may_pass(&self, notification: &Notification) -> bool {
         let wants = |client: &relayed::Client| client.wants_progress;
         notification.method != Method::PROGRESS || self.client.is_none_or(wants)
+    }
+
+    fn note_unwanted(&self, notification: &Notification) {
+        let client = self.client.filter(|_| !self.listens);
+        if let Some(what) = client.and_then(|client| client.unwanted(notification)) {
+            self.upstream.held_back.note(what);
+        }
     }
 
     /// The id as it was sent, or in another spelling of the same string; an error may come without an id.

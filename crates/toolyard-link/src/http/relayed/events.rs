@@ -82,9 +82,9 @@ impl CheckedEvents {
                     self.searched = Searched::default();
                     match self.judge_and_note(&event)? {
                         EventVerdict::Pass | EventVerdict::Answer => passing.extend_from_slice(&event),
-                        EventVerdict::HoldBack(what) => self.upstream.held_back(what),
+                        EventVerdict::HoldBack(what) => self.upstream.held_back.note(what),
                         EventVerdict::Replace(what) => {
-                            self.upstream.held_back(what);
+                            self.upstream.held_back.note(what);
                             passing.extend_from_slice(ALIVE);
                         }
                     }
