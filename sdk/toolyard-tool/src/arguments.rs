@@ -43,6 +43,33 @@ pub trait Arguments: DeserializeOwned + JsonSchema + Send + 'static {}
 
 impl<T: DeserializeOwned + JsonSchema + Send + 'static> Arguments for T {}
 
+/// Reads arguments as a call of a tool does: numbers are clamped, then the schema of `A` and `check` are applied.
+///
+/// For a tool that runs the functions of other tools, such as one that repeats recorded calls.
+///
+/// ```
+/// use serde_json::json;
+/// use toolyard_tool::{clamp, read_arguments, schemars::JsonSchema};
+///
+/// #[derive(serde::Deserialize, JsonSchema)]
+/// struct Wait {
+///     /// How long to wait, in seconds.
+///     #[schemars(range(max = 60), transform = clamp)]
+///     seconds: u64,
+/// }
+///
+/// let wait: Wait = read_arguments(json!({ "seconds": 3600 }), None).unwrap();
+/// assert_eq!(wait.seconds, 60);
+/// assert!(read_arguments::<Wait>(json!({ "seconds": "long" }), None).is_err());
+/// ```
+pub fn read_arguments<A: Arguments>(
+    arguments: Value,
+    check: Option<fn(&A, &mut Problems)>,
+) -> Result<A, ToolError> {
+    let given = if arguments.is_null() { Value::Object(Map::new()) } else { arguments };
+    Reader::new(std::any::type_name::<A>(), check).accept(given)
+}
+
 /// The arguments of a function that has none.
 #[doc(hidden)]
 #[derive(Debug, Deserialize, JsonSchema)]

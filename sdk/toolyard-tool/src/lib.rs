@@ -32,7 +32,7 @@ mod seal;
 mod secret;
 mod skills;
 
-pub use arguments::Arguments;
+pub use arguments::{Arguments, read_arguments};
 pub use changes::Changes;
 pub use content::Content;
 pub use context::{
