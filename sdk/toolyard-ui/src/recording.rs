@@ -4,10 +4,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use schemars::JsonSchema;
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use toolyard_tool::{Context, ToolError, tool};
+use toolyard_tool::{Arguments, Context, Problems, ToolError, read_arguments, tool};
 
 use crate::Ui;
 use crate::tools::{Operator, run_step};
@@ -63,9 +62,12 @@ async fn replay_with(
     Ok(())
 }
 
-/// The arguments of a step, checked as those of a call are.
-pub(crate) fn arguments<T: DeserializeOwned>(step: &Step) -> Result<T, ToolError> {
-    serde_json::from_value(step.arguments.clone()).map_err(ToolError::from)
+/// The arguments of a step, clamped and checked as those of a call are, with the check of the step's tool.
+pub(crate) fn arguments<A: Arguments>(
+    step: &Step,
+    check: Option<fn(&A, &mut Problems)>,
+) -> Result<A, ToolError> {
+    read_arguments(step.arguments.clone(), check)
 }
 
 /// Steps while they are being recorded.

@@ -3,6 +3,7 @@
 mod act;
 mod assert;
 mod look;
+mod place;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +13,7 @@ use serde_json::Value;
 use toolyard_model::BoxFuture;
 use toolyard_tool::{ToolError, ToolSet};
 
-use crate::recording::{self, Recorder, Step};
+use crate::recording::{self, Recorder, Step, arguments};
 use crate::{Action, ElementId, ElementPath, Picture, Tree, Ui, UiError};
 
 /// How long an app may take for one action.
@@ -49,23 +50,61 @@ pub fn tools(ui: Arc<dyn Ui>) -> ToolSet<Operator> {
         .with::<recording::replay_steps>()
 }
 
-/// Does a recorded step: the same functions that calls use.
+/// Does a recorded step: the same functions that calls use. A missing element fails the step.
 pub(crate) async fn run_step(operator: &Operator, step: &Step) -> Result<(), ToolError> {
-    match step.tool.as_str() {
-        "ClickElement" => {
-            let answer = act::click_element(operator, recording::arguments(step)?).await?;
-            answer.require()
+    let done = match step.tool.as_str() {
+        "ClickElement" => act::click(operator, &arguments(step, Some(act::click_has_place))?).await.map(drop),
+        "TypeText" => act::type_into(operator, &arguments(step, Some(act::type_has_place))?).await,
+        "SetValue" => act::set(operator, &arguments(step, Some(act::set_has_selector))?).await,
+        "ToggleElement" => {
+            act::toggle(operator, &arguments(step, Some(act::toggle_has_selector))?).await.map(drop)
         }
-        "TypeText" => act::type_text(operator, recording::arguments(step)?).await?.require(),
-        "SetValue" => act::set_value(operator, recording::arguments(step)?).await,
-        "ToggleElement" => act::toggle_element(operator, recording::arguments(step)?).await.map(drop),
-        "SelectElement" => act::select_element(operator, recording::arguments(step)?).await,
-        "ScrollElement" => act::scroll_element(operator, recording::arguments(step)?).await,
-        "PressKey" => act::press_key(operator, recording::arguments(step)?).await,
-        "DragElement" => act::drag_element(operator, recording::arguments(step)?).await,
-        "AssertElement" => assert::assert_element(operator, recording::arguments(step)?).await.map(drop),
-        "WaitForElement" => look::wait_for_element(operator, recording::arguments(step)?).await?.require(),
-        other => Err(ToolError::new(format!("`{other}` is not a step that can be replayed"))),
+        "SelectElement" => act::select(operator, &arguments(step, Some(act::select_has_selector))?).await,
+        "ScrollElement" => act::scroll(operator, &arguments(step, Some(act::scroll_has_selector))?).await,
+        "PressKey" => act::press(operator, &arguments(step, None)?).await,
+        "DragElement" => act::drag(operator, &arguments(step, None)?).await,
+        "AssertElement" => {
+            let assertion = arguments(step, Some(assert::assert_has_selector))?;
+            return assert::assert_element(operator, assertion).await.map(drop);
+        }
+        "WaitForElement" => {
+            let wait = arguments(step, Some(look::wait_has_selector))?;
+            return look::wait_for_element(operator, wait).await?.require();
+        }
+        other => return Err(ToolError::new(format!("`{other}` is not a step that can be replayed"))),
+    };
+    Ok(done?)
+}
+
+/// Why an element cannot be operated.
+pub(crate) enum Stop {
+    /// It does not exist, or is hidden. For an agent that is an answer with this reason, not a failure.
+    Missing(String),
+    Failed(ToolError),
+}
+
+impl Stop {
+    /// What a tool returns: an answer with the reason, or the failure.
+    fn answer<T>(self, missing: impl FnOnce(String) -> T) -> Result<T, ToolError> {
+        match self {
+            Self::Missing(reason) => Ok(missing(reason)),
+            Self::Failed(error) => Err(error),
+        }
+    }
+}
+
+impl From<ToolError> for Stop {
+    fn from(error: ToolError) -> Self {
+        Self::Failed(error)
+    }
+}
+
+impl From<Stop> for ToolError {
+    fn from(stop: Stop) -> Self {
+        match stop {
+            Stop::Missing(reason) => Self::new(reason),
+            Stop::Failed(error) => error,
+        }
     }
 }
 
@@ -109,7 +148,7 @@ impl Operator {
 
     /// An element that must exist and be visible, with the tree in which it is in view: what is around it is scrolled
     /// if need be.
-    async fn reach(&self, selector: &Selector<'_>) -> Result<(Tree, usize), ToolError> {
+    async fn reach(&self, selector: &Selector<'_>) -> Result<(Tree, usize), Stop> {
         let tree = self.tree().await?;
         let element = selector.require(&tree)?;
         if tree.is_in_view(element) {
@@ -133,7 +172,7 @@ impl Operator {
                     selector.words()
                 );
                 let hint = "scroll an element around it with `ScrollElement`, and try again";
-                return Err(ToolError::new(why).hint(hint));
+                return Err(ToolError::new(why).hint(hint).into());
             }
         }
     }
@@ -208,16 +247,17 @@ impl<'a> Selector<'a> {
     }
 
     /// The element, which must exist and be visible.
-    pub(crate) fn require(&self, tree: &Tree) -> Result<usize, ToolError> {
-        let position = self.find(tree)?;
-        let position = position.ok_or_else(|| {
-            let why = format!("there is no element {}", self.words());
-            ToolError::new(why).hint("`GetElementTree` lists the elements with their paths")
-        })?;
+    pub(crate) fn require(&self, tree: &Tree) -> Result<usize, Stop> {
+        let position = self.find(tree)?.ok_or_else(|| Stop::Missing(self.missing()))?;
         if tree.is_visible(position) {
             return Ok(position);
         }
-        Err(ToolError::new(format!("the element {} is hidden", self.words())))
+        Err(Stop::Missing(format!("the element {} is hidden", self.words())))
+    }
+
+    /// Why it is not found.
+    pub(crate) fn missing(&self) -> String {
+        format!("there is no element {}; `GetElementTree` lists the elements with their paths", self.words())
     }
 
     /// How the element was named, for messages.

@@ -6,7 +6,8 @@ use serde_json::json;
 use toolyard_tool::{Problems, ToolError, tool};
 
 use super::look::require_selector;
-use super::{Operator, Selector, no_window};
+use super::place::Place;
+use super::{Operator, Selector, Stop};
 use crate::{Action, ElementId, MouseButton, Tree};
 
 #[derive(Deserialize, JsonSchema)]
@@ -34,7 +35,7 @@ fn one() -> u32 {
     1
 }
 
-fn click_has_place(args: &Click, problems: &mut Problems) {
+pub(super) fn click_has_place(args: &Click, problems: &mut Problems) {
     require_place((args.x, args.y), args.path.as_ref(), args.name.as_ref(), problems);
     require_point(args.x, args.window.as_ref(), problems);
 }
@@ -66,83 +67,44 @@ fn require_place(
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct ClickAnswer {
     /// Where, in logical pixels of the window.
-    x: f64,
-    y: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    x: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    y: Option<f64>,
     /// Whether there was an element to click.
     clicked: bool,
-}
-
-impl ClickAnswer {
-    /// Fails if there was nothing to click.
-    pub(super) fn require(&self) -> Result<(), ToolError> {
-        let missing = || ToolError::new(format!("there is no element at {}, {}", self.x, self.y));
-        self.clicked.then_some(()).ok_or_else(missing)
-    }
-}
-
-/// Where to act: a point of a window, and the element there.
-struct Place {
-    window: ElementId,
-    at: (f64, f64),
-    element: Option<usize>,
-}
-
-impl Place {
-    fn of_element(tree: &Tree, element: usize) -> Result<Self, ToolError> {
-        let info = tree.info(element);
-        if info.bounds.is_empty() {
-            return Err(ToolError::new(format!("the element at `{}` has no place in its window", info.path)));
-        }
-        let window = tree.id(tree.window_of(element));
-        Ok(Self { window, at: info.bounds.center(), element: Some(element) })
-    }
-
-    fn of_point(tree: &Tree, window: Option<&String>, x: f64, y: f64) -> Result<Self, ToolError> {
-        let window = match window {
-            Some(path) => tree.window_of(Selector::at(path).require(tree)?),
-            None => tree.windows().next().ok_or_else(no_window)?,
-        };
-        Ok(Self { window: tree.id(window), at: (x, y), element: tree.at_in(window, x, y) })
-    }
-
-    /// A point, or the middle of an element, which is scrolled into view if need be.
-    async fn find(
-        operator: &Operator,
-        (x, y): (Option<f64>, Option<f64>),
-        window: Option<&String>,
-        selector: &Selector<'_>,
-    ) -> Result<(Tree, Self), ToolError> {
-        if let (Some(x), Some(y)) = (x, y) {
-            let tree = operator.tree().await?;
-            let place = Self::of_point(&tree, window, x, y)?;
-            return Ok((tree, place));
-        }
-        let (tree, element) = operator.reach(selector).await?;
-        let place = Self::of_element(&tree, element)?;
-        Ok((tree, place))
-    }
+    /// Why there was none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
 }
 
 /// Clicks at a point of the window, or in the middle of an element, which is scrolled into view if need be.
 ///
-/// If there is no element at the point, nothing happens and `clicked` is false.
+/// If there is no such element, or none at the point, nothing happens and `clicked` is false.
 #[tool(
     name = "ClickElement",
     check = click_has_place,
     rule = "Give `x` and `y`, or `path`, or `name`, and only one of them."
 )]
 pub(crate) async fn click_element(operator: &Operator, args: Click) -> Result<ClickAnswer, ToolError> {
+    match click(operator, &args).await {
+        Ok((x, y)) => Ok(ClickAnswer { x: Some(x), y: Some(y), clicked: true, reason: None }),
+        Err(stop) => stop.answer(|reason| {
+            let reason = Some(reason);
+            ClickAnswer { x: args.x, y: args.y, clicked: false, reason }
+        }),
+    }
+}
+
+/// Returns where it has clicked.
+pub(super) async fn click(operator: &Operator, args: &Click) -> Result<(f64, f64), Stop> {
     let selector = Selector::new(args.path.as_ref(), args.name.as_ref(), None);
     let (tree, place) = Place::find(operator, (args.x, args.y), args.window.as_ref(), &selector).await?;
-    let (x, y) = place.at;
-    let Some(element) = place.element else {
-        return Ok(ClickAnswer { x, y, clicked: false });
-    };
     let click = Action::Click { window: place.window, at: place.at, button: args.button, count: args.count };
     operator.perform(click).await?;
-    let path = &tree.info(element).path;
+    let path = &tree.info(place.element).path;
     operator.record("ClickElement", json!({ "path": path, "button": args.button, "count": args.count }));
-    Ok(ClickAnswer { x, y, clicked: true })
+    Ok(place.at)
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -163,7 +125,7 @@ pub(crate) struct TypeText {
     path: Option<String>,
 }
 
-fn type_has_place(args: &TypeText, problems: &mut Problems) {
+pub(super) fn type_has_place(args: &TypeText, problems: &mut Problems) {
     if args.x.is_some() || args.y.is_some() || args.path.is_some() {
         require_place((args.x, args.y), args.path.as_ref(), None, problems);
     }
@@ -172,45 +134,67 @@ fn type_has_place(args: &TypeText, problems: &mut Problems) {
 
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct TypeAnswer {
-    /// What was typed.
+    /// The text of the call.
     text: String,
     /// Whether there was an element to type into.
     typed: bool,
-}
-
-impl TypeAnswer {
-    /// Fails if there was nothing to type into.
-    pub(super) fn require(&self) -> Result<(), ToolError> {
-        self.typed.then_some(()).ok_or_else(|| ToolError::new("no element has the focus"))
-    }
+    /// Why there was none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
 }
 
 /// Types text into the element that has the focus, or into the element at a place.
 ///
-/// If several windows have one, the window of the last action counts.
+/// If several windows have one, the window of the last action counts. If there is no such element, nothing is typed
+/// and `typed` is false.
 #[tool(name = "TypeText", check = type_has_place, rule = "Give `x` and `y`, or `path`, or neither.")]
 pub(crate) async fn type_text(operator: &Operator, args: TypeText) -> Result<TypeAnswer, ToolError> {
+    let typed = type_into(operator, &args).await;
+    let answer = |reason: Option<String>| TypeAnswer { text: args.text, typed: reason.is_none(), reason };
+    match typed {
+        Ok(()) => Ok(answer(None)),
+        Err(stop) => stop.answer(|reason| answer(Some(reason))),
+    }
+}
+
+pub(super) async fn type_into(operator: &Operator, args: &TypeText) -> Result<(), Stop> {
     let mut recorded = json!({ "text": args.text, "clearFirst": args.clear_first });
     if args.x.is_some() || args.path.is_some() {
         let selector = Selector::new(args.path.as_ref(), None, None);
         let (tree, place) = Place::find(operator, (args.x, args.y), args.window.as_ref(), &selector).await?;
-        let Some(element) = place.element else {
-            return Ok(TypeAnswer { text: args.text, typed: false });
-        };
-        recorded["path"] = json!(tree.info(element).path);
+        recorded["path"] = json!(tree.info(place.element).path);
         let click = Action::Click { window: place.window, at: place.at, button: MouseButton::Left, count: 1 };
         operator.perform(click).await?;
     }
     let tree = operator.tree().await?;
     let window = operator.keyboard_window(&tree)?;
-    let has_focus = tree.has_focus(window);
-    if has_focus {
-        let window = tree.id(window);
-        let typing = Action::Type { window, text: args.text.clone(), clear_first: args.clear_first };
-        operator.perform(typing).await?;
-        operator.record("TypeText", recorded);
+    if !tree.has_focus(window) {
+        return Err(Stop::Missing("no element has the focus".to_owned()));
     }
-    Ok(TypeAnswer { text: args.text, typed: has_focus })
+    let window = tree.id(window);
+    let typing = Action::Type { window, text: args.text.clone(), clear_first: args.clear_first };
+    operator.perform(typing).await?;
+    operator.record("TypeText", recorded);
+    Ok(())
+}
+
+/// The answer of a tool that has nothing else to report.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Acted {
+    /// Whether it was done.
+    done: bool,
+    /// Why not: the element does not exist, or is hidden.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
+}
+
+impl Acted {
+    fn answer(acted: Result<(), Stop>) -> Result<Self, ToolError> {
+        match acted {
+            Ok(()) => Ok(Self { done: true, reason: None }),
+            Err(stop) => stop.answer(|reason| Self { done: false, reason: Some(reason) }),
+        }
+    }
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -223,13 +207,17 @@ pub(crate) struct SetValue {
     value: String,
 }
 
-fn set_has_selector(args: &SetValue, problems: &mut Problems) {
+pub(super) fn set_has_selector(args: &SetValue, problems: &mut Problems) {
     require_selector(args.path.as_ref(), args.name.as_ref(), problems);
 }
 
 /// Sets the value of a field, slider or list without typing.
 #[tool(name = "SetValue", check = set_has_selector, rule = "Give either `path` or `name`.")]
-pub(crate) async fn set_value(operator: &Operator, args: SetValue) -> Result<(), ToolError> {
+pub(crate) async fn set_value(operator: &Operator, args: SetValue) -> Result<Acted, ToolError> {
+    Acted::answer(set(operator, &args).await)
+}
+
+pub(super) async fn set(operator: &Operator, args: &SetValue) -> Result<(), Stop> {
     let tree = operator.tree().await?;
     let element = Selector::new(args.path.as_ref(), args.name.as_ref(), None).require(&tree)?;
     let window = tree.id(tree.window_of(element));
@@ -249,38 +237,52 @@ pub(crate) struct Toggle {
     on: Option<bool>,
 }
 
-fn toggle_has_selector(args: &Toggle, problems: &mut Problems) {
+pub(super) fn toggle_has_selector(args: &Toggle, problems: &mut Problems) {
     require_selector(args.path.as_ref(), args.name.as_ref(), problems);
 }
 
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct ToggleAnswer {
+    /// Whether it has the state now.
+    done: bool,
     /// Whether it had to be clicked.
     clicked: bool,
+    /// Why it was not done: the element does not exist, or is hidden.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
 }
 
 /// Turns a check box or switch on or off.
 #[tool(name = "ToggleElement", check = toggle_has_selector, rule = "Give either `path` or `name`.")]
 pub(crate) async fn toggle_element(operator: &Operator, args: Toggle) -> Result<ToggleAnswer, ToolError> {
+    match toggle(operator, &args).await {
+        Ok(clicked) => Ok(ToggleAnswer { done: true, clicked, reason: None }),
+        Err(stop) => stop.answer(|reason| ToggleAnswer { done: false, clicked: false, reason: Some(reason) }),
+    }
+}
+
+/// Returns whether it had to be clicked.
+pub(super) async fn toggle(operator: &Operator, args: &Toggle) -> Result<bool, Stop> {
     let tree = operator.tree().await?;
     let selector = Selector::new(args.path.as_ref(), args.name.as_ref(), None);
     let element = selector.require(&tree)?;
     let Some(checked) = tree.info(element).properties.get("checked") else {
-        return Err(ToolError::new(format!("the element {} cannot be turned on and off", selector.words())));
+        let why = format!("the element {} cannot be turned on and off", selector.words());
+        return Err(ToolError::new(why).into());
     };
     let is_right = args.on.is_some_and(|on| (checked == "true") == on);
     if !is_right {
         click_middle(operator, &selector).await?;
     }
     operator.record("ToggleElement", json!({ "path": tree.info(element).path, "on": args.on }));
-    Ok(ToggleAnswer { clicked: !is_right })
+    Ok(!is_right)
 }
 
-async fn click_middle(operator: &Operator, selector: &Selector<'_>) -> Result<(), ToolError> {
+async fn click_middle(operator: &Operator, selector: &Selector<'_>) -> Result<(), Stop> {
     let (tree, element) = operator.reach(selector).await?;
     let place = Place::of_element(&tree, element)?;
     let click = Action::Click { window: place.window, at: place.at, button: MouseButton::Left, count: 1 };
-    operator.perform(click).await
+    Ok(operator.perform(click).await?)
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -291,13 +293,17 @@ pub(crate) struct Select {
     name: Option<String>,
 }
 
-fn select_has_selector(args: &Select, problems: &mut Problems) {
+pub(super) fn select_has_selector(args: &Select, problems: &mut Problems) {
     require_selector(args.path.as_ref(), args.name.as_ref(), problems);
 }
 
 /// Selects a tab, list item or option.
 #[tool(name = "SelectElement", check = select_has_selector, rule = "Give either `path` or `name`.")]
-pub(crate) async fn select_element(operator: &Operator, args: Select) -> Result<(), ToolError> {
+pub(crate) async fn select_element(operator: &Operator, args: Select) -> Result<Acted, ToolError> {
+    Acted::answer(select(operator, &args).await)
+}
+
+pub(super) async fn select(operator: &Operator, args: &Select) -> Result<(), Stop> {
     let tree = operator.tree().await?;
     let selector = Selector::new(args.path.as_ref(), args.name.as_ref(), None);
     let element = selector.require(&tree)?;
@@ -323,13 +329,17 @@ pub(crate) struct Scroll {
     dy: f64,
 }
 
-fn scroll_has_selector(args: &Scroll, problems: &mut Problems) {
+pub(super) fn scroll_has_selector(args: &Scroll, problems: &mut Problems) {
     require_selector(args.path.as_ref(), args.name.as_ref(), problems);
 }
 
 /// Scrolls what is inside an element.
 #[tool(name = "ScrollElement", check = scroll_has_selector, rule = "Give either `path` or `name`.")]
-pub(crate) async fn scroll_element(operator: &Operator, args: Scroll) -> Result<(), ToolError> {
+pub(crate) async fn scroll_element(operator: &Operator, args: Scroll) -> Result<Acted, ToolError> {
+    Acted::answer(scroll(operator, &args).await)
+}
+
+pub(super) async fn scroll(operator: &Operator, args: &Scroll) -> Result<(), Stop> {
     let selector = Selector::new(args.path.as_ref(), args.name.as_ref(), None);
     let (tree, element) = operator.reach(&selector).await?;
     let place = Place::of_element(&tree, element)?;
@@ -380,7 +390,11 @@ impl Modifier {
 /// Without a path the key goes to the element that has the focus. If several windows have one, the window of the last
 /// action counts.
 #[tool(name = "PressKey")]
-pub(crate) async fn press_key(operator: &Operator, args: Press) -> Result<(), ToolError> {
+pub(crate) async fn press_key(operator: &Operator, args: Press) -> Result<Acted, ToolError> {
+    Acted::answer(press(operator, &args).await)
+}
+
+pub(super) async fn press(operator: &Operator, args: &Press) -> Result<(), Stop> {
     let modifiers = args.modifiers.iter().map(|modifier| modifier.name()).collect();
     let window = if let Some(path) = &args.path {
         focus(operator, path).await?
@@ -389,12 +403,12 @@ pub(crate) async fn press_key(operator: &Operator, args: Press) -> Result<(), To
         tree.id(operator.keyboard_window(&tree)?)
     };
     operator.perform(Action::Press { window, key: args.key.clone(), modifiers }).await?;
-    operator.record("PressKey", serde_json::to_value(&args).unwrap_or_default());
+    operator.record("PressKey", serde_json::to_value(args).unwrap_or_default());
     Ok(())
 }
 
 /// Gives the focus to an element. Returns its window.
-async fn focus(operator: &Operator, path: &str) -> Result<ElementId, ToolError> {
+async fn focus(operator: &Operator, path: &str) -> Result<ElementId, Stop> {
     let selector = Selector::at(path);
     let has_focus = |tree: &Tree, element: usize| {
         tree.info(element).properties.get("focused").is_some_and(|focused| focused == "true")
@@ -406,7 +420,8 @@ async fn focus(operator: &Operator, path: &str) -> Result<ElementId, ToolError> 
         operator.perform(Action::Focus { window, element: tree.id(element) }).await?;
         let tree = operator.tree().await?;
         if !has_focus(&tree, selector.require(&tree)?) {
-            return Err(ToolError::new(format!("the element at `{path}` does not take the focus")));
+            let why = format!("the element at `{path}` does not take the focus");
+            return Err(ToolError::new(why).into());
         }
     }
     Ok(window)
@@ -422,19 +437,23 @@ pub(crate) struct Drag {
 
 /// Drags one element onto another.
 #[tool(name = "DragElement")]
-pub(crate) async fn drag_element(operator: &Operator, args: Drag) -> Result<(), ToolError> {
+pub(crate) async fn drag_element(operator: &Operator, args: Drag) -> Result<Acted, ToolError> {
+    Acted::answer(drag(operator, &args).await)
+}
+
+pub(super) async fn drag(operator: &Operator, args: &Drag) -> Result<(), Stop> {
     operator.reach(&Selector::at(&args.to)).await?;
     let (tree, _) = operator.reach(&Selector::at(&args.from)).await?;
     let at = |path: &str| {
         let element = Selector::at(path).require(&tree)?;
-        if tree.is_in_view(element) {
-            return Place::of_element(&tree, element);
+        if !tree.is_in_view(element) {
+            return Err(Stop::from(ToolError::new("the two elements are not in view at the same time")));
         }
-        Err(ToolError::new("the two elements are not in view at the same time"))
+        Ok(Place::of_element(&tree, element)?)
     };
     let (from, to) = (at(&args.from)?, at(&args.to)?);
     if from.window != to.window {
-        return Err(ToolError::new("an element can only be dragged within its window"));
+        return Err(ToolError::new("an element can only be dragged within its window").into());
     }
     operator.perform(Action::Drag { window: from.window, from: from.at, to: to.at }).await?;
     operator.record("DragElement", json!({ "from": args.from, "to": args.to }));

@@ -36,7 +36,7 @@ fn yes() -> bool {
     true
 }
 
-fn assert_has_selector(args: &Assert, problems: &mut Problems) {
+pub(super) fn assert_has_selector(args: &Assert, problems: &mut Problems) {
     require_selector(args.path.as_ref(), args.name.as_ref(), problems);
 }
 

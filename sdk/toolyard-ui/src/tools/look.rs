@@ -4,10 +4,11 @@ use std::time::{Duration, Instant};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 use toolyard_tool::{Content, Problems, ToolError, clamp, tool};
 
-use super::{Operator, Selector, no_window};
-use crate::{ElementBounds, ElementInfo, Tree};
+use super::{Operator, Selector, Stop, no_window};
+use crate::{ElementBounds, ElementInfo, Picture, Tree};
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -30,8 +31,14 @@ fn ten() -> usize {
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct TreeAnswer {
+    /// Whether there is an element at the path.
+    found: bool,
+    /// Why there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
     /// The window, or the element that was asked for.
-    root: ElementInfo,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    root: Option<ElementInfo>,
     /// The paths of all windows, if there are several.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     windows: Vec<String>,
@@ -43,22 +50,21 @@ pub(crate) struct TreeAnswer {
 /// Shows the elements of the app: type, name, bounds, path and properties.
 ///
 /// Bounds are logical pixels of the window, as `ClickElement` takes them, of the part that is in view. An element that
-/// is scrolled out of view has the property `outOfView`.
+/// is scrolled out of view has the property `outOfView`. No element at the path is an answer, not a failure.
 #[tool(name = "GetElementTree", read_only)]
 pub(crate) async fn get_element_tree(operator: &Operator, args: GetTree) -> Result<TreeAnswer, ToolError> {
     let tree = operator.tree().await?;
     let windows: Vec<_> = tree.windows().collect();
     let root = match &args.path {
-        Some(path) => {
-            let selector = Selector { path: Some(path), ..Selector::default() };
-            let missing = || ToolError::new(format!("there is no element {}", selector.words()));
-            selector.find(&tree)?.ok_or_else(missing)?
-        }
-        None => *windows.first().ok_or_else(no_window)?,
+        Some(path) => Selector::at(path).find(&tree)?,
+        None => Some(*windows.first().ok_or_else(no_window)?),
     };
     let paths = windows.iter().map(|&window| tree.info(window).path.clone());
+    let missing = args.path.as_deref().filter(|_| root.is_none());
     Ok(TreeAnswer {
-        root: tree.nested(root, args.max_depth, args.include_hidden),
+        found: root.is_some(),
+        reason: missing.map(|path| Selector::at(path).missing()),
+        root: root.map(|root| tree.nested(root, args.max_depth, args.include_hidden)),
         windows: if windows.len() > 1 { paths.collect() } else { Vec::new() },
         is_cut: tree.is_cut(),
     })
@@ -165,7 +171,7 @@ fn five_seconds() -> u64 {
     5_000
 }
 
-fn wait_has_selector(args: &Wait, problems: &mut Problems) {
+pub(super) fn wait_has_selector(args: &Wait, problems: &mut Problems) {
     require_selector(args.path.as_ref(), args.name.as_ref(), problems);
 }
 
@@ -253,20 +259,40 @@ fn ninety() -> u8 {
 }
 
 /// Takes a picture of the window, or of one element.
+///
+/// No element at the path is an answer, not a failure.
 #[tool(name = "CaptureScreenshot", read_only)]
 pub(crate) async fn capture_screenshot(operator: &Operator, args: Capture) -> Result<Content, ToolError> {
+    let missing = |reason: String| {
+        let answer = json!({ "found": false, "reason": reason });
+        Content::new().text(reason).structured(&answer)
+    };
+    capture(operator, args).await.or_else(|stop| stop.answer(missing))
+}
+
+async fn capture(operator: &Operator, args: Capture) -> Result<Content, Stop> {
     let tree = operator.tree().await?;
     let element = match &args.path {
-        Some(path) => Selector { path: Some(path), ..Selector::default() }.require(&tree)?,
+        Some(path) => Selector::at(path).require(&tree)?,
         None => tree.windows().next().ok_or_else(no_window)?,
     };
     if !tree.is_in_view(element) {
         return Err(ToolError::new("the element is scrolled out of view")
-            .hint("scroll to it with `ScrollElement`, or take a picture of the window"));
+            .hint("scroll to it with `ScrollElement`, or take a picture of the window")
+            .into());
     }
     let window = tree.window_of(element);
     let picture = operator.screenshot(tree.id(window)).await?;
-    let picture = if element == window { picture } else { picture.cut(&tree.info(element).bounds)? };
+    let part = (element != window).then(|| tree.info(element).bounds);
+    Ok(encoded(&picture, part, &args)?)
+}
+
+/// The picture, or a part of it, as a file in an answer.
+fn encoded(picture: &Picture, part: Option<ElementBounds>, args: &Capture) -> Result<Content, ToolError> {
+    let picture = match part {
+        Some(bounds) => picture.cut(&bounds)?,
+        None => picture.clone(),
+    };
     Ok(match args.format {
         Format::Png => Content::new().image("image/png", &picture.png()?),
         Format::Jpeg => Content::new().image("image/jpeg", &picture.jpeg(args.quality)?),
