@@ -251,6 +251,40 @@ async fn an_app_that_publishes_an_element_inside_itself_keeps_its_last_valid_tre
     }
 }
 
+#[tokio::test]
+async fn at_scale_2_a_place_in_the_picture_is_the_place_of_the_element() {
+    let headless = Headless::new(300.0, 200.0);
+    headless.context().set_pixels_per_point(2.0);
+    let (ui, stopper, log) = (headless.attach(), headless.stopper(), Log::default());
+    let own = log.clone();
+    let thread = std::thread::spawn(move || {
+        headless.run(|ui| {
+            let button = ui.add(egui::Button::new("Red").fill(egui::Color32::RED));
+            if button.clicked() {
+                own.lock().push("Red".to_owned());
+            }
+        });
+    });
+    let app = App { ui, log, stop: Box::new(move || stopper.stop()), thread: Some(thread) };
+    // The scale counts from the second frame on.
+    app.ui.tree().await.unwrap();
+    let tree = app.ui.tree().await.unwrap();
+    let window = tree.id(tree.windows().next().unwrap());
+    let picture = app.ui.screenshot(window).await.unwrap();
+    assert_eq!((picture.width(), picture.height(), picture.scale()), (600, 400, 2.0));
+    let picture = picture.logical().unwrap();
+    assert_eq!((picture.width(), picture.height()), (300, 200));
+    let bounds = tree.info(tree.by_name("Red", Some("Button")).next().unwrap()).bounds;
+    // Beside the text of the button.
+    let (x, y) = (bounds.x + 2.0, bounds.y + bounds.height / 2.0);
+    let places = (0..200).flat_map(|y| (0..300).map(move |x| (f64::from(x), f64::from(y))));
+    let colours = places.zip(picture.rgba().chunks_exact(4));
+    let mut red = colours.filter(|(_, colour)| *colour == [255, 0, 0, 255]).map(|(place, _)| place);
+    assert!(red.any(|place| place == (x.floor(), y.floor())), "{bounds:?}");
+    app.step("ClickElement", json!({ "x": x, "y": y })).await.unwrap();
+    assert_eq!(app.taken(), ["Red"]);
+}
+
 /// Rows in a list that scrolls. Nothing is written on them, so that frames are fast without optimisations, too.
 fn large(rows: usize) -> App {
     let headless = Headless::new(300.0, 200.0);

@@ -2,6 +2,9 @@
 
 use crate::{ElementBounds, UiError};
 
+/// The largest picture, in pixels.
+const MOST: u64 = 64 << 20;
+
 /// Pixels of a window: red, green, blue, alpha, row by row from the top.
 #[derive(Clone, PartialEq)]
 pub struct Picture {
@@ -13,14 +16,11 @@ pub struct Picture {
 }
 
 impl Picture {
-    /// The largest picture, in pixels.
-    const MOST: u64 = 64 << 20;
-
     /// A picture from its pixels. `scale` is how many of them make one logical pixel.
     pub fn new(width: u32, height: u32, scale: f64, rgba: Vec<u8>) -> Result<Self, UiError> {
-        let pixels = u64::from(width) * u64::from(height);
-        if pixels == 0 || pixels > Self::MOST || rgba.len() as u64 != pixels * 4 {
-            return Err(UiError::new(format!("a picture of {width} × {height} pixels cannot be taken")));
+        let pixels = check_size(width, height)?;
+        if rgba.len() as u64 != pixels * 4 {
+            return Err(wrong_size(width, height));
         }
         let scale = if scale.is_finite() && scale > 0.0 { scale } else { 1.0 };
         Ok(Self { width, height, scale, rgba })
@@ -64,6 +64,50 @@ impl Picture {
         Self::new(right - left, bottom - top, self.scale, rgba)
     }
 
+    /// The same with one pixel per logical pixel, so that a place in it is the place to click at. Each pixel is the
+    /// average of those that it covers.
+    pub fn logical(&self) -> Result<Self, UiError> {
+        if self.is_logical() {
+            return Ok(self.clone());
+        }
+        let (width, height) = (self.logical_side(self.width), self.logical_side(self.height));
+        check_size(width, height)?;
+        let columns = covered(width, self.width, self.scale);
+        let rows = covered(height, self.height, self.scale);
+        let pixels = rows.iter().flat_map(|row| columns.iter().flat_map(|column| self.average(column, row)));
+        Self::new(width, height, 1.0, pixels.collect())
+    }
+
+    fn is_logical(&self) -> bool {
+        (self.scale - 1.0).abs() < 1e-6
+    }
+
+    /// A side of the picture in logical pixels.
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates, and is checked")]
+    fn logical_side(&self, side: u32) -> u32 {
+        (f64::from(side) / self.scale).round().max(1.0) as u32
+    }
+
+    /// The average colour of the pixels of some columns and rows. A pixel counts by its share and by its alpha.
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "between 0 and 255")]
+    fn average(&self, columns: &[(u32, f64)], rows: &[(u32, f64)]) -> [u8; 4] {
+        let (mut colour, mut alpha, mut area) = ([0.0; 3], 0.0, 0.0);
+        for (y, height) in rows {
+            for (x, width) in columns {
+                let at = (*y as usize * self.width as usize + *x as usize) * 4;
+                let [red, green, blue, opacity] = [0, 1, 2, 3].map(|one| f64::from(self.rgba[at + one]));
+                let part = width * height;
+                for (sum, channel) in colour.iter_mut().zip([red, green, blue]) {
+                    *sum += channel * opacity * part;
+                }
+                alpha += opacity * part;
+                area += part;
+            }
+        }
+        let [red, green, blue] = colour.map(|sum| if alpha > 0.0 { sum / alpha } else { 0.0 });
+        [red, green, blue, alpha / area].map(|channel| channel.round() as u8)
+    }
+
     /// The pixel at a logical distance from the edge, at most the last one.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "between 0 and a u32")]
     fn pixel(&self, logical: f64, most: u32) -> u32 {
@@ -103,6 +147,33 @@ impl std::fmt::Debug for Picture {
     }
 }
 
+/// How many pixels a picture of this size has.
+fn check_size(width: u32, height: u32) -> Result<u64, UiError> {
+    let pixels = u64::from(width) * u64::from(height);
+    if pixels == 0 || pixels > MOST { Err(wrong_size(width, height)) } else { Ok(pixels) }
+}
+
+fn wrong_size(width: u32, height: u32) -> UiError {
+    UiError::new(format!("a picture of {width} × {height} pixels cannot be taken"))
+}
+
+/// For each logical pixel of a side: the pixels that it covers, with the share of each.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "between 0 and a side")]
+fn covered(logical: u32, side: u32, scale: f64) -> Vec<Vec<(u32, f64)>> {
+    let share = |pixel: u32, start: f64, end: f64| {
+        let (left, right) = (f64::from(pixel).max(start), f64::from(pixel + 1).min(end));
+        (pixel, (right - left).max(0.0))
+    };
+    let pixels = |number: u32| {
+        // The last one may end beyond the picture, because the sides are rounded.
+        let start = (f64::from(number) * scale).min(f64::from(side) - 0.5);
+        let end = (f64::from(number + 1) * scale).clamp(start + 1e-6, f64::from(side));
+        let last = (end.ceil() as u32).clamp(start as u32 + 1, side);
+        (start as u32..last).map(|pixel| share(pixel, start, end)).collect()
+    };
+    (0..logical).map(pixels).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -126,6 +197,55 @@ mod tests {
         let cut = numbered(10, 10, 1.0).cut(&ElementBounds::new(-5.0, 8.0, 100.0, 100.0)).unwrap();
         assert_eq!((cut.width(), cut.height()), (10, 2));
         assert!(numbered(10, 10, 1.0).cut(&ElementBounds::new(50.0, 0.0, 5.0, 5.0)).is_err());
+    }
+
+    #[test]
+    fn a_logical_picture_averages_the_pixels_that_each_of_its_pixels_covers() {
+        let logical = numbered(8, 4, 2.0).logical().unwrap();
+        assert_eq!((logical.width(), logical.height(), logical.scale()), (4, 2, 1.0));
+        // Columns 0 and 1 are 0.5 on average, 2 and 3 are 2.5; halves are rounded up.
+        assert_eq!(&logical.rgba()[..8], [1, 1, 0, 255, 3, 1, 0, 255]);
+        let whole = numbered(8, 4, 1.0);
+        assert_eq!(whole.logical().unwrap(), whole);
+    }
+
+    #[test]
+    fn a_logical_picture_of_any_scale_has_its_colours_at_their_places() {
+        for (scale, width, height) in [
+            (0.5, 480, 240),
+            (0.75, 320, 160),
+            (1.25, 192, 96),
+            (1.5, 160, 80),
+            (1.75, 137, 69),
+            (2.0, 120, 60),
+            (3.0, 80, 40),
+        ] {
+            // Red from a third of the width on.
+            let pixels =
+                (0..120).flat_map(|_| (0..240).flat_map(|x| [if x < 80 { 0 } else { 200 }, 7, 0, 255]));
+            let picture = Picture::new(240, 120, scale, pixels.collect()).unwrap().logical().unwrap();
+            assert_eq!((picture.width(), picture.height()), (width, height), "{scale}");
+            let border = 80.0 / scale;
+            for (x, colour) in (0..picture.width()).zip(picture.rgba().chunks_exact(4)) {
+                let x = f64::from(x);
+                let is_mixed = x < border && border < x + 1.0;
+                let red = if x < border { 0 } else { 200 };
+                assert!(is_mixed || colour == [red, 7, 0, 255], "{scale}: {colour:?} at {x}");
+            }
+        }
+    }
+
+    #[test]
+    fn colours_that_cannot_be_seen_do_not_change_a_logical_pixel() {
+        let pixels = vec![200, 0, 0, 255, 0, 99, 99, 0];
+        let logical = Picture::new(2, 1, 2.0, pixels).unwrap().logical().unwrap();
+        assert_eq!(logical.rgba(), [200, 0, 0, 128]);
+    }
+
+    #[test]
+    fn a_scale_that_would_make_a_huge_picture_is_refused() {
+        let picture = Picture::new(2, 2, 1e-9, vec![0; 16]).unwrap();
+        assert!(picture.logical().unwrap_err().to_string().contains("cannot be taken"));
     }
 
     #[test]

@@ -260,7 +260,8 @@ fn ninety() -> u8 {
 
 /// Takes a picture of the window, or of one element.
 ///
-/// No element at the path is an answer, not a failure.
+/// Its pixels are the logical pixels of bounds and clicks, whatever the scale of the display. No element at the path
+/// is an answer, not a failure.
 #[tool(name = "CaptureScreenshot", read_only)]
 pub(crate) async fn capture_screenshot(operator: &Operator, args: Capture) -> Result<Content, ToolError> {
     let missing = |reason: String| {
@@ -289,10 +290,10 @@ async fn capture(operator: &Operator, args: Capture) -> Result<Content, Stop> {
 
 /// The picture, or a part of it, as a file in an answer.
 fn encoded(picture: &Picture, part: Option<ElementBounds>, args: &Capture) -> Result<Content, ToolError> {
-    let picture = match part {
-        Some(bounds) => picture.cut(&bounds)?,
-        None => picture.clone(),
-    };
+    let mut picture = picture.logical()?;
+    if let Some(bounds) = part {
+        picture = picture.cut(&bounds)?;
+    }
     Ok(match args.format {
         Format::Png => Content::new().image("image/png", &picture.png()?),
         Format::Jpeg => Content::new().image("image/jpeg", &picture.jpeg(args.quality)?),
