@@ -34,6 +34,12 @@ pub fn attach(context: &Context) -> Arc<Attached> {
     Arc::new(Attached { context: context.clone(), shared })
 }
 
+/// Whether an agent waits for a frame of the app that draws with this context.
+pub(crate) fn is_awaited(context: &Context) -> bool {
+    let shared = context.plugin_opt::<Plugin>().and_then(|plugin| plugin.lock().shared.upgrade());
+    shared.is_some_and(|shared| shared.is_awaited())
+}
+
 /// An egui app that agents can see and operate.
 pub struct Attached {
     context: Context,
@@ -107,6 +113,11 @@ impl Attached {
 impl Shared {
     fn frames(&self) -> MutexGuard<'_, Frames> {
         self.frames.lock()
+    }
+
+    /// Whether a call waits for the tree of the next frame, or an action for its end.
+    fn is_awaited(&self) -> bool {
+        self.passes.receiver_count() > 0 || !self.frames().waiting.is_empty()
     }
 
     /// Gives the next input to the frame of a window.

@@ -11,6 +11,8 @@ use crate::raster::Canvas;
 
 /// The longest sleep between two frames.
 const LONGEST_SLEEP: Duration = Duration::from_hours(1);
+/// The shortest time between two frames for which no agent waits, as on a display with 60 frames per second.
+const FRAME: Duration = Duration::from_nanos(1_000_000_000 / 60);
 
 /// An egui app without a display.
 ///
@@ -80,11 +82,13 @@ impl Headless {
         Stopper(self.wake.clone())
     }
 
-    /// Runs the app until it is stopped. It draws only when something asks for it.
+    /// Runs the app until it is stopped. It draws only when something asks for it: an animation at most 60 times per
+    /// second, an agent at once.
     pub fn run(self, mut draw: impl FnMut(&mut egui::Ui)) {
         let started = Instant::now();
         let mut canvas = Canvas::default();
         loop {
+            let began = Instant::now();
             let input = RawInput {
                 screen_rect: Some(Rect::from_min_size(egui::Pos2::ZERO, self.size)),
                 time: Some(started.elapsed().as_secs_f64()),
@@ -93,7 +97,7 @@ impl Headless {
             };
             let output = self.context.run_ui(input, &mut draw);
             let delay = self.finish(output, &mut canvas);
-            if self.sleep(delay).is_err() {
+            if self.sleep(began, delay).is_err() {
                 return;
             }
         }
@@ -125,10 +129,11 @@ impl Headless {
     }
 
     /// Waits until the next frame is due, or until something asks for one.
-    fn sleep(&self, delay: Duration) -> Result<(), ()> {
+    fn sleep(&self, began: Instant, delay: Duration) -> Result<(), ()> {
         let mut due = Instant::now() + delay.min(LONGEST_SLEEP);
         loop {
-            match self.wakes.recv_timeout(due.saturating_duration_since(Instant::now())) {
+            let next = if crate::attach::is_awaited(&self.context) { due } else { due.max(began + FRAME) };
+            match self.wakes.recv_timeout(next.saturating_duration_since(Instant::now())) {
                 Ok(Wake::Frame(delay)) => due = due.min(Instant::now() + delay.min(LONGEST_SLEEP)),
                 Ok(Wake::Stop) | Err(RecvTimeoutError::Disconnected) => return Err(()),
                 Err(RecvTimeoutError::Timeout) => return Ok(()),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use egui::{
     Context, Pos2, RawInput, Rect, Role, Sense, Vec2, ViewportBuilder, ViewportId, ViewportInfo, WidgetInfo,
@@ -249,6 +249,26 @@ async fn an_app_that_publishes_an_element_inside_itself_keeps_its_last_valid_tre
         app.step("ClickElement", json!({ "name": "Repair" })).await.unwrap();
         assert_eq!(app.taken(), ["Break", "Repair"]);
     }
+}
+
+#[test]
+fn an_animation_is_drawn_at_most_sixty_times_per_second() {
+    let headless = Headless::new(100.0, 100.0);
+    // Agents that may come do not change that.
+    let _ui = headless.attach();
+    let stopper = headless.stopper();
+    let mut frames = 0;
+    let started = Instant::now();
+    headless.run(|ui| {
+        ui.ctx().request_repaint();
+        frames += 1;
+        if frames == 31 {
+            stopper.stop();
+        }
+    });
+    assert!(frames >= 31);
+    let took = started.elapsed();
+    assert!(took >= Duration::from_millis(500), "31 frames took {took:?}");
 }
 
 #[tokio::test]
