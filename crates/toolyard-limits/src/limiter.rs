@@ -81,11 +81,11 @@ impl Limiter {
     async fn wait(
         &self,
         ticket: QueueTicket,
-        mut started: oneshot::Receiver<Result<(), Refusal>>,
+        started: oneshot::Receiver<Result<(), Refusal>>,
         since: Instant,
         report: impl Fn(usize),
     ) -> Result<Permit, Refusal> {
-        let mut place = QueuePlace { limiter: self, ticket, holds: true };
+        let mut place = QueuePlace { limiter: self, ticket, started };
         let deadline = since + self.lock().state.limit().max_wait;
         let mut next_report = since;
         loop {
@@ -98,20 +98,14 @@ impl Limiter {
             }
             let due = self.lock().state.next_start(now.into_std()).map_or(deadline, Instant::from_std);
             let wake_at = due.min(next_report).min(deadline);
-            match tokio::time::timeout_at(wake_at, &mut started).await {
-                Ok(Ok(Ok(()))) => {
-                    place.holds = false;
-                    return Ok(self.permit(Instant::now()));
-                }
-                Ok(Ok(Err(refusal))) => {
-                    place.holds = false;
-                    return Err(refusal);
-                }
+            match tokio::time::timeout_at(wake_at, &mut place.started).await {
+                Ok(Ok(Ok(()))) => return Ok(self.permit(Instant::now())),
+                Ok(Ok(Err(refusal))) => return Err(refusal),
                 // The sender is dropped only together with the limiter, which `self` keeps.
                 Ok(Err(_)) => return Err(self.waited_too_long()),
                 Err(_) => self.lock().start_waiting(Instant::now()),
             }
-            if Instant::now() >= deadline && started.is_empty() {
+            if Instant::now() >= deadline && place.started.is_empty() {
                 return Err(self.waited_too_long());
             }
         }
@@ -177,19 +171,20 @@ impl Shared {
 struct QueuePlace<'a> {
     limiter: &'a Limiter,
     ticket: QueueTicket,
-    holds: bool,
+    /// The decision about the call.
+    started: oneshot::Receiver<Result<(), Refusal>>,
 }
 
 impl Drop for QueuePlace<'_> {
     fn drop(&mut self) {
-        if !self.holds {
+        if self.started.is_terminated() {
             return;
         }
         let mut shared = self.limiter.lock();
-        let was_started = shared.waiting.remove(&self.ticket).is_none();
-        let was_waiting = shared.state.leave(self.ticket);
-        // The call was started after its last poll: its place goes to the next one.
-        if was_started && !was_waiting {
+        shared.waiting.remove(&self.ticket);
+        shared.state.leave(self.ticket);
+        // The call was started after its last poll: its permit goes to the next one. A refused call had none.
+        if let Ok(Ok(())) = self.started.try_recv() {
             shared.state.end(Duration::ZERO);
         }
         shared.start_waiting(Instant::now());

@@ -1,7 +1,9 @@
 //! The limiter in virtual time.
 
 use std::collections::BTreeMap;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Waker};
 
 use tokio::task::JoinSet;
 
@@ -126,6 +128,40 @@ async fn dropping_a_waiting_call_gives_its_place_to_the_next() {
     drop(held);
     calls.join_next().await.unwrap().unwrap().unwrap();
     assert_eq!(limiter.usage(), Usage { running: 0, waiting: 0 });
+}
+
+/// A call that begins to wait, without being polled any further.
+fn waiting(limiter: &Limiter, name: &str) -> Pin<Box<dyn Future<Output = Result<Permit, Refusal>>>> {
+    let (limiter, name) = (limiter.clone(), client(name));
+    let mut call: Pin<Box<dyn Future<Output = _>>> =
+        Box::pin(async move { limiter.acquire(&name, |_| {}).await });
+    let polled = call.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+    assert!(polled.is_pending());
+    call
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_displaced_call_that_is_dropped_before_it_learns_that_gives_back_no_permit() {
+    let limiter = Limiter::new(Limit { queue: 2, ..Limit::concurrent(1) });
+    let held = limiter.acquire(&client("a"), |_| {}).await.unwrap();
+    let (_first, displaced) = (waiting(&limiter, "greedy"), waiting(&limiter, "greedy"));
+    let _modest = waiting(&limiter, "modest");
+    assert_eq!(limiter.usage(), Usage { running: 1, waiting: 2 });
+    drop(displaced);
+    assert_eq!(limiter.usage(), Usage { running: 1, waiting: 2 }, "the held permit still counts");
+    drop(held);
+    assert_eq!(limiter.usage(), Usage { running: 1, waiting: 1 });
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_started_call_that_is_dropped_before_it_learns_that_gives_its_permit_to_the_next() {
+    let limiter = Limiter::new(Limit::concurrent(1));
+    let held = limiter.acquire(&client("a"), |_| {}).await.unwrap();
+    let (started, _next) = (waiting(&limiter, "b"), waiting(&limiter, "c"));
+    drop(held);
+    assert_eq!(limiter.usage(), Usage { running: 1, waiting: 1 });
+    drop(started);
+    assert_eq!(limiter.usage(), Usage { running: 1, waiting: 0 });
 }
 
 #[tokio::test(start_paused = true)]
