@@ -98,6 +98,11 @@ pub trait Hook: Send + Sync + 'static {
         true
     }
 
+    /// Whether calls of this tool are left out as long as the config names no tools.
+    fn leaves_out(&self, _: &str) -> bool {
+        false
+    }
+
     /// The semaphore that limits concurrent runs of the hook. The wait for a permit does not count as time of the hook.
     fn turns(&self) -> Option<Arc<Semaphore>> {
         None

@@ -142,8 +142,11 @@ impl Registered {
     fn fits(&self, point: Point, subject: Option<&str>) -> bool {
         let subject = subject.unwrap_or_default();
         let is_tool = matches!(point, Point::PreToolCall | Point::PostToolCall);
-        (self.matches.is_empty() || self.matches.iter().any(|pattern| pattern.matches(subject)))
-            && (!is_tool || self.hook.is_for_tool(subject))
+        let is_matched = match self.matches.as_slice() {
+            [] => !is_tool || !self.hook.leaves_out(subject),
+            matches => matches.iter().any(|pattern| pattern.matches(subject)),
+        };
+        is_matched && (!is_tool || self.hook.is_for_tool(subject))
     }
 
     async fn run(&self, event: &Arc<Event>) -> Verdict {

@@ -27,6 +27,8 @@ pub struct Shipped {
     pub points: &'static [Point],
     /// The tools it is for unless the config sets others; all where there are none.
     pub matches: &'static [&'static str],
+    /// The tools it is not for unless the config names tools.
+    except: &'static [&'static str],
     make: fn(&mut Settings) -> Result<Judge, String>,
 }
 
@@ -54,6 +56,8 @@ pub const ALL: &[Shipped] = &[
         about: "shortens long results, in the middle or to the tail",
         points: AFTER_TOOL,
         matches: &[],
+        // It shortens its results by itself, and a model must read a file as it is.
+        except: &["code:read_file"],
         make: text::truncate,
     },
     Shipped {
@@ -61,6 +65,7 @@ pub const ALL: &[Shipped] = &[
         about: "replaces secrets in results and prompts",
         points: &[Point::PostToolCall, Point::PreModelInvoke, Point::PostModelInvoke],
         matches: &[],
+        except: &[],
         make: text::redact,
     },
     Shipped {
@@ -68,6 +73,7 @@ pub const ALL: &[Shipped] = &[
         about: "keeps git in shell commands from waiting for a terminal, an editor or a pager",
         points: BEFORE_TOOL,
         matches: &[],
+        except: &[],
         make: tools::git_noninteractive,
     },
     Shipped {
@@ -75,6 +81,7 @@ pub const ALL: &[Shipped] = &[
         about: "adds what to do after an edit that did not match",
         points: AFTER_TOOL,
         matches: EDITS,
+        except: &[],
         make: tools::edit_recovery,
     },
     Shipped {
@@ -82,6 +89,7 @@ pub const ALL: &[Shipped] = &[
         about: "warns about code that is mostly comments",
         points: BEFORE_TOOL,
         matches: &[],
+        except: &[],
         make: tools::comment_ratio,
     },
     Shipped {
@@ -89,6 +97,7 @@ pub const ALL: &[Shipped] = &[
         about: "adds the project's rules for the files that a prompt names",
         points: MODEL,
         matches: &[],
+        except: &[],
         make: project::rules,
     },
     Shipped {
@@ -96,6 +105,7 @@ pub const ALL: &[Shipped] = &[
         about: "expands `/name` at the start of a prompt to the command or skill of that name",
         points: MODEL,
         matches: &[],
+        except: &[],
         make: project::slash_skills,
     },
     Shipped {
@@ -103,6 +113,7 @@ pub const ALL: &[Shipped] = &[
         about: "puts AGENTS.md or README.md of the project before a prompt",
         points: MODEL,
         matches: &[],
+        except: &[],
         make: project::directory_context,
     },
     Shipped {
@@ -110,6 +121,7 @@ pub const ALL: &[Shipped] = &[
         about: "sets the thinking budget by what a prompt asks for",
         points: MODEL,
         matches: &["*thinking*", "*o1*", "*o3*"],
+        except: &[],
         make: prompts::budget,
     },
     Shipped {
@@ -117,6 +129,7 @@ pub const ALL: &[Shipped] = &[
         about: "adds instructions for words such as ultrawork, ultrathink, search and analyze",
         points: MODEL,
         matches: &[],
+        except: &[],
         make: prompts::keyword_modes,
     },
     Shipped {
@@ -124,6 +137,7 @@ pub const ALL: &[Shipped] = &[
         about: "removes control characters and empty messages from a prompt",
         points: MODEL,
         matches: &[],
+        except: &[],
         make: text::sanitize,
     },
     Shipped {
@@ -131,6 +145,7 @@ pub const ALL: &[Shipped] = &[
         about: "asks for delegation when a list of tasks has several open ones",
         points: AFTER_TOOL,
         matches: &["TodoWrite", "*:todo_write"],
+        except: &[],
         make: todo::delegation_reminder,
     },
     Shipped {
@@ -138,6 +153,7 @@ pub const ALL: &[Shipped] = &[
         about: "warns when open tasks are worked on one by one",
         points: &[Point::PreToolCall, Point::PostToolCall],
         matches: &[],
+        except: &[],
         make: todo::parallel_reminder,
     },
     Shipped {
@@ -145,6 +161,7 @@ pub const ALL: &[Shipped] = &[
         about: "warns when a prompt takes most of the context window",
         points: MODEL,
         matches: &[],
+        except: &[],
         make: prompts::context_monitor,
     },
     Shipped {
@@ -152,6 +169,7 @@ pub const ALL: &[Shipped] = &[
         about: "shortens a prompt that nearly fills the window, and keeps marked lines when a client compacts",
         points: &[Point::PreModelInvoke, Point::PreCompact],
         matches: &[],
+        except: &[],
         make: prompts::compaction,
     },
     Shipped {
@@ -159,6 +177,7 @@ pub const ALL: &[Shipped] = &[
         about: "asks for evidence of finished tasks, and to go on with open ones",
         points: &[Point::PostModelInvoke, Point::PostToolCall, Point::SessionIdle],
         matches: &[],
+        except: &[],
         make: todo::todo_enforcer,
     },
     Shipped {
@@ -166,6 +185,7 @@ pub const ALL: &[Shipped] = &[
         about: "reports agents that returned nothing",
         points: AFTER_TOOL,
         matches: AGENTS,
+        except: &[],
         make: tools::task_validator,
     },
     Shipped {
@@ -173,6 +193,7 @@ pub const ALL: &[Shipped] = &[
         about: "replaces errors of a damaged conversation by a result that can be worked with",
         points: AFTER_TOOL,
         matches: &[],
+        except: &[],
         make: tools::session_recovery,
     },
 ];
@@ -195,9 +216,10 @@ pub(crate) fn make(name: &str, settings: &Value) -> Result<Arc<dyn Hook>, String
     if READING.contains(&name) {
         return Ok(Arc::new(Reading::new(judge)));
     }
+    let except = shipped.except.iter().map(|tool| Pattern::new(tool)).collect();
     let tools = if name == "todo-enforcer" { &todo::TASK_TOOLS[..] } else { &[] };
     let tools = tools.iter().map(|tool| Pattern::new(tool)).collect();
-    Ok(Arc::new(Judged { judge, ignores, tools }))
+    Ok(Arc::new(Judged { judge, ignores, tools, except }))
 }
 
 /// Whether the hooks that are most often on for all tools certainly pass. A text has at most as many characters as
@@ -253,6 +275,7 @@ struct Judged {
     ignores: Ignores,
     /// The only tools that it is for; all if there are none.
     tools: Vec<Pattern>,
+    except: Vec<Pattern>,
 }
 
 impl Hook for Judged {
@@ -267,6 +290,10 @@ impl Hook for Judged {
 
     fn ignores(&self, point: Point, json: &str) -> bool {
         matches!(point, Point::PreToolCall | Point::PostToolCall) && (self.ignores)(json)
+    }
+
+    fn leaves_out(&self, tool: &str) -> bool {
+        self.except.iter().any(|pattern| pattern.matches(tool))
     }
 
     fn is_for_tool(&self, tool: &str) -> bool {

@@ -92,6 +92,27 @@ async fn truncate_keeps_both_ends_or_the_tail() {
     assert_eq!(judge("truncate", json!({ "max_chars": 102 }), after("x:y", &long)).await, Verdict::pass());
 }
 
+#[test]
+fn truncate_leaves_read_file_as_it_is_unless_the_config_names_it() {
+    let kind = || HookKind::Shipped { name: "truncate".to_owned(), settings: Value::Null };
+    let plan = HookPlan::new("short", Point::PostToolCall, kind());
+    let is_for = |matches: &[&str], tool: &str| {
+        let matches = matches.iter().map(|one| (*one).to_owned()).collect();
+        let plans = vec![HookPlan { matches, ..plan.clone() }];
+        let hooks = Hooks::new(plans, &Runtime::default(), &Hooks::default());
+        !hooks.of(Point::PostToolCall, Some(tool)).is_empty()
+    };
+    for (matches, tool, expected) in [
+        (&[][..], "code:grep_search", true),
+        (&[], "files:read_file", true),
+        (&[], "code:read_file", false),
+        (&["code:*"], "code:read_file", true),
+        (&["files:*"], "code:read_file", false),
+    ] {
+        assert_eq!(is_for(matches, tool), expected, "{matches:?} {tool}");
+    }
+}
+
 #[tokio::test]
 async fn redact_replaces_secrets_and_nothing_else() {
     let key = ["AKIA", "ABCDEFGHIJKLMNOP"].concat();
