@@ -118,6 +118,8 @@ pub struct CallError {
     pub upstream: Option<Arc<str>>,
     /// The revision whose error codes these are.
     pub form: Revision,
+    /// The failed tool result that is shown for it, instead of one that is made of the reason.
+    result: Option<Box<Raw>>,
 }
 
 /// How long a caller waits after a limit was reached, where nothing better is known.
@@ -127,7 +129,8 @@ const LIMIT_WAIT: Duration = Duration::from_secs(1);
 impl CallError {
     fn new(origin: Fault, retry: Retry, kind: Kind, reason: impl Into<Reason>) -> Self {
         let reason = reason.into();
-        Self { origin, retry, kind, reason, retry_after: None, upstream: None, form: Revision::NEWEST }
+        let (retry_after, upstream, form) = (None, None, Revision::NEWEST);
+        Self { origin, retry, kind, reason, retry_after, upstream, form, result: None }
     }
 
     pub fn reported(error: Raw) -> Self {
@@ -246,21 +249,21 @@ impl CallError {
 
     /// Adds the cause.
     #[must_use]
-    pub fn because(mut self, cause: impl Into<String>) -> Self {
-        self.reason = self.reason.because(cause);
-        self
+    pub fn because(self, cause: impl Into<String>) -> Self {
+        let reason = self.reason.clone().because(cause);
+        self.with_reason(reason)
     }
 
     /// Sets what to do about it.
     #[must_use]
-    pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
-        self.reason = self.reason.with_hint(hint);
-        self
+    pub fn with_hint(self, hint: impl Into<String>) -> Self {
+        let reason = self.reason.clone().with_hint(hint);
+        self.with_reason(reason)
     }
 
     #[must_use]
     pub fn with_reason(mut self, reason: impl Into<Reason>) -> Self {
-        self.reason = reason.into();
+        (self.reason, self.result) = (reason.into(), None);
         self
     }
 
@@ -283,6 +286,21 @@ impl CallError {
     #[must_use]
     pub fn retry_after(self, wait: Duration) -> Self {
         Self { retry_after: Some(wait), ..self }
+    }
+
+    /// The same error as another failed tool result, of which the texts are the message from now on. What
+    /// [`to_reviewable`](Self::to_reviewable) adds is taken over into a JSON-RPC error.
+    #[must_use]
+    pub fn with_result(mut self, result: Raw) -> Self {
+        let message = texts(&result);
+        if let Kind::Reported(error) = &self.kind {
+            let error = error.with("message", &Raw::from_serialize(&message));
+            self.kind = Kind::Reported(match result.at(&REPORTED_DATA) {
+                Some(data) => error.with("data", &data),
+                None => error.without(&["data"]),
+            });
+        }
+        Self { reason: Reason::new(message), result: Some(Box::new(result)), ..self }
     }
 
     /// The same error in the codes of `form`.
@@ -394,6 +412,9 @@ impl CallError {
 
     /// The same error as the result of a tool call that failed.
     pub fn to_tool_result(&self) -> Raw {
+        if let Some(result) = &self.result {
+            return (**result).clone();
+        }
         serde_json::json!({
             "content": [{ "type": "text", "text": self.message() }],
             "isError": true,
@@ -401,6 +422,28 @@ impl CallError {
         })
         .into()
     }
+
+    /// The same with everything that a client may receive of the error: also the data of a JSON-RPC error.
+    pub fn to_reviewable(&self) -> Raw {
+        let result = self.to_tool_result();
+        match &self.kind {
+            Kind::Reported(error) => match error.member("data") {
+                Some(data) => result.with_path(&REPORTED_DATA, &data),
+                None => result,
+            },
+            _ => result,
+        }
+    }
+}
+
+/// Where the data of a JSON-RPC error is in a tool result.
+const REPORTED_DATA: [&str; 3] = ["_meta", "dev.toolyard/error", "data"];
+
+/// The texts of a tool result.
+fn texts(result: &Raw) -> String {
+    let content = result.member("content").and_then(|content| content.read::<Vec<Raw>>().ok());
+    let texts = content.iter().flatten().filter_map(|block| block.member("text")?.as_string());
+    texts.collect::<Vec<_>>().join("\n")
 }
 
 fn unsupported_data(requested: &str) -> Raw {

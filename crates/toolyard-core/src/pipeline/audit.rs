@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use futures_util::future::{Either, select};
 use toolyard_model::{Answer, AnswerBody, BoxFuture, Peer, Request};
-use toolyard_proto::{CallError, Kind, Method, Revision, modern};
+use toolyard_proto::{CallError, Kind, Method, Raw, Revision, modern};
 
 use super::Next;
 use crate::dispatch::{Dispatched, RoutedCall, dispatch, hidden_by};
@@ -108,10 +108,14 @@ fn as_tool_result(method: &Method, revision: Revision, error: CallError) -> Answ
     if *method != Method::TOOLS_CALL || !reached_a_tool(&error) {
         return Err(error);
     }
-    let result = error.to_tool_result();
+    Ok(own_result(revision, error.to_tool_result()))
+}
+
+/// A tool result of the gateway itself, in the form of a revision.
+pub(super) fn own_result(revision: Revision, result: Raw) -> AnswerBody {
     let stamped = revision.has_result_stamps();
     let result = if stamped { modern::stamp_result(&result, Some(&server_info())) } else { result };
-    Ok(AnswerBody::Whole(result, revision))
+    AnswerBody::Whole(result, revision)
 }
 
 fn reached_a_tool(error: &CallError) -> bool {

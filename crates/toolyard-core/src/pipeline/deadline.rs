@@ -4,6 +4,7 @@
 #[cfg(test)]
 mod tests;
 
+use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -12,6 +13,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::{Instant, Sleep, sleep_until};
 use toolyard_model::answer::{RelayBody, RelayError};
@@ -71,7 +73,7 @@ impl Step for Deadline {
                         upstream.life.left_unanswered();
                     }
                     let subject = entry.map_or_else(|| upstream.id().to_string(), |entry| entry.canonical.to_string());
-                    Err(overdue(&subject, bound, goes_on).at(upstream.name()))
+                    clock.timed_out(overdue(&subject, bound, goes_on).at(upstream.name())).await
                 }
             };
             match answer {
@@ -160,6 +162,18 @@ pub struct Clock {
     /// When the current pause began. Overlapping questions are one pause.
     paused_since: AtomicU64,
     resumed: Notify,
+    on_timeout: Mutex<OnTimeout>,
+}
+
+/// What a step does with the error of a call whose time is over. Its own future is dropped then, because that cancels the
+/// call.
+#[derive(Default)]
+struct OnTimeout(Option<Box<dyn FnOnce(CallError) -> BoxFuture<Answer> + Send>>);
+
+impl fmt::Debug for OnTimeout {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "OnTimeout({})", self.0.is_some())
+    }
 }
 
 /// Which bound was reached.
@@ -179,7 +193,28 @@ impl Clock {
             asking: AtomicUsize::new(0),
             paused_since: AtomicU64::new(0),
             resumed: Notify::new(),
+            on_timeout: Mutex::default(),
         })
+    }
+
+    /// If the time is over, the answer is what `review` makes of the error. It must not hold the call, and so this clock.
+    pub(super) fn set_on_timeout(
+        &self,
+        review: impl FnOnce(CallError) -> BoxFuture<Answer> + Send + 'static,
+    ) {
+        self.on_timeout.lock().0 = Some(Box::new(review));
+    }
+
+    pub(super) fn clear_on_timeout(&self) {
+        self.on_timeout.lock().0 = None;
+    }
+
+    async fn timed_out(&self, error: CallError) -> Answer {
+        let review = self.on_timeout.lock().0.take();
+        match review {
+            Some(review) => review(error).await,
+            None => Err(error),
+        }
     }
 
     /// Restarts the idle time, after any sign of progress.

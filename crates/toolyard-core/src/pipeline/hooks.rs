@@ -9,6 +9,7 @@ use toolyard_hooks::{Block, Event, Note, Point, Registered, run};
 use toolyard_model::{Answer, AnswerBody, BoxFuture, Peer};
 use toolyard_proto::{CallError, Method, Raw};
 
+use super::audit::own_result;
 use super::{Call, Next, Step};
 use crate::ledger::{Mark, label};
 use crate::upstream::task_reviews::Review;
@@ -90,63 +91,99 @@ async fn around(hooks: Arc<ToolHooks>, mut call: Call, next: Next) -> Answer {
     if hooks.after.is_empty() && notes.is_empty() {
         return next.run(call).await;
     }
-    let after = call.clone();
-    match next.run(call).await? {
-        AnswerBody::Whole(result, revision) if result.member("content").is_some() => {
-            let result = finished(&hooks, &after, seen, notes, result).await?;
-            after.reach(Mark::Reviewed);
-            Ok(AnswerBody::Whole(result, revision))
-        }
-        AnswerBody::Whole(answer, revision) => {
-            let review = || later(hooks, &after, seen, notes);
-            after.upstream.links.task_reviews.leave(&after, &answer, review);
-            Ok(AnswerBody::Whole(answer, revision))
-        }
-        answer @ AnswerBody::Stream(_) => Ok(answer),
-    }
+    reviewed(After::new(hooks, &call, seen, notes), call, next).await
 }
 
-/// The same review for the result of a task, when it is fetched.
-fn later(hooks: Arc<ToolHooks>, call: &Call, seen: Option<Value>, notes: Vec<Note>) -> Review {
-    // A task outlives its call, so it must not hold the call.
-    let call = Call { peer: Peer::none(), deadline: None, approval: None, open: None, ..call.clone() };
-    let kept = Arc::new((hooks, call, seen, notes));
-    Arc::new(move |result| {
-        let kept = kept.clone();
-        Box::pin(async move {
-            let (hooks, call, seen, notes) = &*kept;
-            finished(hooks, call, seen.clone(), notes.clone(), result).await
+/// The answer as the hooks after the call leave it, whether it is a result, an error, or the error of a timeout.
+async fn reviewed(after: Arc<After>, call: Call, next: Next) -> Answer {
+    let (open, clock) = (call.open.clone(), call.deadline.clone());
+    if let Some(clock) = &clock {
+        let after = after.clone();
+        clock.set_on_timeout(move |error| Box::pin(async move { after.error(error).await }));
+    }
+    let answer = next.run(call).await;
+    if let Some(clock) = &clock {
+        clock.clear_on_timeout();
+    }
+    let answer = match answer {
+        Err(error) => after.error(error).await,
+        Ok(AnswerBody::Whole(result, revision)) if result.member("content").is_some() => {
+            after.result(result).await.map(|result| AnswerBody::Whole(result, revision))
+        }
+        Ok(AnswerBody::Whole(answer, revision)) => {
+            let reviews = &after.call.upstream.links.task_reviews;
+            reviews.leave(&after.call, &answer, || after.clone().later());
+            return Ok(AnswerBody::Whole(answer, revision));
+        }
+        Ok(answer @ AnswerBody::Stream(_)) => return Ok(answer),
+    };
+    if let Some(open) = open.filter(|_| answer.is_ok()) {
+        open.reach(Mark::Reviewed);
+    }
+    answer
+}
+
+/// What is needed to run the hooks after a call.
+struct After {
+    hooks: Arc<ToolHooks>,
+    /// Without what belongs to the call while it runs: a task outlives its call, and so do the hooks after a timeout.
+    call: Call,
+    /// What the hooks before the call have seen, if any ran.
+    seen: Option<Value>,
+    /// Their notes.
+    notes: Vec<Note>,
+}
+
+impl After {
+    fn new(hooks: Arc<ToolHooks>, call: &Call, seen: Option<Value>, notes: Vec<Note>) -> Arc<Self> {
+        let call = Call { peer: Peer::none(), deadline: None, approval: None, open: None, ..call.clone() };
+        Arc::new(Self { hooks, call, seen, notes })
+    }
+
+    /// The same review for the result of a task, when it is fetched.
+    fn later(self: Arc<Self>) -> Review {
+        Arc::new(move |result| {
+            let after = self.clone();
+            Box::pin(async move { after.result(result).await })
         })
-    })
+    }
+
+    /// Hooks see an error as a failed result. It stays an error unless a hook returns a result that has not failed.
+    async fn error(&self, error: CallError) -> Answer {
+        let failed = error.to_reviewable();
+        let result = self.result(failed.clone()).await?;
+        if result == failed {
+            return Err(error);
+        }
+        if result.member("isError").is_some_and(|flag| flag.as_str() == "true") {
+            return Err(error.with_result(result));
+        }
+        Ok(own_result(self.call.origin.revision, result))
+    }
+
+    /// The result as the hooks leave it.
+    async fn result(&self, mut result: Raw) -> Result<Raw, CallError> {
+        let (call, mut notes) = (&self.call, self.notes.clone());
+        if self.hooks.after.iter().any(|hook| !hook.ignores(Point::PostToolCall, result.as_str())) {
+            let mut data = self.seen.clone().unwrap_or_else(|| data(call));
+            data["result"] = result.read().unwrap_or_default();
+            let mut outcome = run(&self.hooks.after, event(Point::PostToolCall, call, data)).await;
+            if let Some(block) = outcome.blocked {
+                return Err(blocked(call, "the result of", &block));
+            }
+            let changed = outcome.event.data.remove("result");
+            let changed = changed.filter(|result| outcome.is_changed && result.is_object());
+            result = changed.map_or(result, Raw::from);
+            notes.append(&mut outcome.notes);
+        }
+        Ok(if notes.is_empty() { result } else { with_notes(&result, &notes) })
+    }
 }
 
 /// Whether a hook before the call certainly passes its arguments.
 fn ignores_arguments(hook: &Registered, call: &Call) -> bool {
     let arguments = call.params.member("arguments");
     hook.ignores(Point::PreToolCall, arguments.as_ref().map_or("{}", Raw::as_str))
-}
-
-/// The result as the hooks after the call leave it. `seen` is what hooks before the call have seen, if any ran.
-async fn finished(
-    hooks: &ToolHooks,
-    call: &Call,
-    seen: Option<Value>,
-    mut notes: Vec<Note>,
-    mut result: Raw,
-) -> Result<Raw, CallError> {
-    if hooks.after.iter().any(|hook| !hook.ignores(Point::PostToolCall, result.as_str())) {
-        let mut data = seen.unwrap_or_else(|| data(call));
-        data["result"] = result.read().unwrap_or_default();
-        let mut outcome = run(&hooks.after, event(Point::PostToolCall, call, data)).await;
-        if let Some(block) = outcome.blocked {
-            return Err(blocked(call, "the result of", &block));
-        }
-        let changed =
-            outcome.event.data.remove("result").filter(|result| outcome.is_changed && result.is_object());
-        result = changed.map_or(result, Raw::from);
-        notes.append(&mut outcome.notes);
-    }
-    Ok(if notes.is_empty() { result } else { with_notes(&result, &notes) })
 }
 
 /// The data that hooks see of every call.

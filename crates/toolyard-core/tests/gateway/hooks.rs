@@ -1,13 +1,14 @@
 //! Hooks around calls of tools: what they change, note and block, on every kind of tool.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use toolyard_core::{Gateway, ToolRule, ToolSettings, Validate};
 use toolyard_hooks::{Event, Hook, HookKind, HookPlan, OwnHook, Point, Verdict};
 use toolyard_model::{AnswerBody, BoxFuture};
-use toolyard_proto::Revision;
+use toolyard_proto::{CallError, Revision};
 
 use crate::support::{Behaviour, Client, Double, plan, raw, start};
 
@@ -91,6 +92,122 @@ async fn a_blocked_call_is_not_sent_and_a_blocked_result_is_withheld() {
         assert_eq!(double.seen.lock().len(), sent);
     }
     assert!(client.call("a__t", json!({})).await.unwrap().get("isError").is_none());
+}
+
+fn shipped(name: &str) -> HookPlan {
+    let kind = HookKind::Shipped { name: name.to_owned(), settings: Value::Null };
+    HookPlan::new(name, Point::PostToolCall, kind)
+}
+
+/// Answers every call with this error.
+fn failing(error: CallError) -> Arc<Double> {
+    let behaviour: Behaviour = Arc::new(move |_, _| {
+        let error = error.clone();
+        Box::pin(async move { Err(error) })
+    });
+    Double::with(NEW, &["t"], behaviour)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_json_rpc_error_passes_the_hooks_after_the_call_and_stays_one() {
+    let reported = json!({
+        "code": -32050, "message": "no login with token=abcdefgh12345678",
+        "data": { "environment": ["API_KEY=abcdefgh12345678"], "kept": 1.0 },
+    });
+    let double = failing(CallError::reported(raw(reported.clone())));
+    let noting = hook("before", Point::PreToolCall, |_| Verdict::note("seen"));
+    let passing = hook("pass", Point::PostToolCall, |_| Verdict::pass());
+    let ask = async |hooks: Vec<HookPlan>| {
+        let gateway = start(&[("a", &double)], |plan| plan.calls.hooks = hooks);
+        let client = Client::new(&gateway, NEW, "");
+        client.tools().await;
+        client.call("a__t", json!({})).await.unwrap_err().to_raw().as_str().to_owned()
+    };
+    assert_eq!(ask(vec![passing]).await, ask(vec![]).await, "it is unchanged");
+    let left: Value = serde_json::from_str(&ask(vec![shipped("redact"), noting]).await).unwrap();
+    assert_eq!(left["message"], "no login with token=[redacted]\n[before] seen");
+    assert_eq!(left["code"], -32050);
+    assert_eq!(left["data"], json!({ "environment": ["API_KEY=[redacted]"], "kept": 1.0 }));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_fails_on_its_way_has_a_result_with_the_notes_of_its_hooks() {
+    let silent: Behaviour = Arc::new(|_, _| Box::pin(std::future::pending()));
+    let lost = CallError::lost("the connection was lost with token=abcdefgh12345678");
+    for (double, kind) in [
+        (failing(lost), "lost"),
+        (failing(CallError::unavailable("it cannot be reached: token=abcdefgh12345678")), "unavailable"),
+        (Double::with(NEW, &["t"], silent), "timeout"),
+    ] {
+        let before = hook("before", Point::PreToolCall, |_| Verdict::note("noted"));
+        let after = hook("after", Point::PostToolCall, |event| {
+            let result = &event.data["result"];
+            Verdict::note(format!("{} {}", result["isError"], result["_meta"]["dev.toolyard/error"]["kind"]))
+        });
+        let hooks = vec![before, shipped("redact"), after];
+        let gateway = start(&[("a", &double)], |plan| plan.calls.hooks = hooks);
+        let client = Client::new(&gateway, NEW, "");
+        client.tools().await;
+        let answer = client.call("a__t", json!({})).await.unwrap();
+        let texts: Vec<&str> = answer["content"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|block| block["text"].as_str().unwrap())
+            .collect();
+        let seen = format!("[after] true \"{kind}\"");
+        assert_eq!(texts[1..], ["[before] noted", &seen], "{kind}");
+        assert!(!texts[0].contains("abcdefgh12345678"), "{kind}: {answer}");
+        assert_eq!((&answer["isError"], &answer["resultType"]), (&json!(true), &json!("complete")), "{kind}");
+        assert_eq!(answer["_meta"]["dev.toolyard/error"]["kind"], kind);
+        assert_eq!(answer["_meta"]["dev.toolyard/notes"][0], json!({ "hook": "before", "text": "noted" }));
+        let report = crate::api::get(&gateway, "/report").await;
+        let status = if kind == "timeout" { "timeout" } else { "failed" };
+        assert_eq!(report["calls"][0]["status"], status, "{kind}: the record has the error");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn hooks_that_take_their_time_see_a_timeout_and_may_block_it() {
+    let silent: Behaviour = Arc::new(|_, _| Box::pin(std::future::pending()));
+    let double = Double::with(NEW, &["t"], silent);
+    let slow = HookKind::Own(OwnHook(Arc::new(Slow)));
+    let slow =
+        HookPlan { timeout: Duration::from_mins(5), ..HookPlan::new("slow", Point::PostToolCall, slow) };
+    let gateway = start(&[("a", &double)], |plan| plan.calls.hooks = vec![slow]);
+    let client = Client::new(&gateway, NEW, "");
+    client.tools().await;
+    let answer = client.call("a__t", json!({})).await.unwrap();
+    assert_eq!(answer["content"][0]["text"], "hook `slow` blocked the result of a:t: withheld");
+    assert_eq!(double.dropped.load(std::sync::atomic::Ordering::SeqCst), 1, "the call was cancelled");
+}
+
+/// Takes longer than a call may, and blocks.
+struct Slow;
+
+impl Hook for Slow {
+    fn run(&self, _: Arc<Event>) -> BoxFuture<Result<Verdict, String>> {
+        Box::pin(async {
+            tokio::time::sleep(Duration::from_mins(4)).await;
+            Ok(Verdict::block("withheld"))
+        })
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hook_may_replace_an_error_by_a_result() {
+    let error = json!({ "code": -32603, "message": "prompt is too long" });
+    for error in [CallError::reported(raw(error)), CallError::lost("prompt is too long")] {
+        let double = failing(error);
+        let recovery = shipped("session-recovery");
+        let gateway = start(&[("a", &double)], |plan| plan.calls.hooks = vec![recovery]);
+        let client = Client::new(&gateway, NEW, "");
+        client.tools().await;
+        let answer = client.call("a__t", json!({})).await.unwrap();
+        let text = answer["content"][0]["text"].as_str().unwrap();
+        assert!(text.starts_with("[recovered] the conversation is too long"), "{answer}");
+        assert!(answer.get("isError").is_none() && answer["resultType"] == "complete", "{answer}");
+    }
 }
 
 /// Answers calls with a task that is over at once, with a result that has a secret.
@@ -214,7 +331,7 @@ async fn a_session_has_hooks_when_it_begins_and_each_time_it_idles() {
         client.tools().await;
     }
     client.end();
-    tokio::time::sleep(std::time::Duration::from_mins(5)).await;
+    tokio::time::sleep(Duration::from_mins(5)).await;
     assert!(events.try_recv().is_err(), "a session that has ended does not idle");
 }
 
