@@ -56,6 +56,16 @@ impl Activity {
         self.active().remove(client);
     }
 
+    /// Sessions are watched from now on, or are not. Nothing is known of the time before, so no session is idle yet.
+    fn watch(&self, is_watched: bool) {
+        if self.is_watched.swap(is_watched, Ordering::Relaxed) || !is_watched {
+            return;
+        }
+        for active in self.active().values_mut() {
+            (active.at, active.is_reported) = (Instant::now(), false);
+        }
+    }
+
     pub(crate) fn touch(&self, client: &ClientKey) {
         if !self.is_watched.load(Ordering::Relaxed) {
             return;
@@ -162,17 +172,15 @@ impl Gateway {
     /// Looks for sessions that have become idle, if there is a hook for it.
     pub(crate) async fn watch_sessions(self) {
         loop {
-            sleep(LOOK_EVERY).await;
             let is_watched = self.has_hooks(Point::SessionIdle);
-            self.shared().activity.is_watched.store(is_watched, Ordering::Relaxed);
-            if !is_watched {
-                continue;
-            }
-            for (origin, idle) in self.shared().activity.newly_idle() {
+            self.shared().activity.watch(is_watched);
+            let newly_idle = if is_watched { self.shared().activity.newly_idle() } else { Vec::new() };
+            for (origin, idle) in newly_idle {
                 let mut data = session(&origin);
                 data["idleSeconds"] = json!(idle.as_secs());
                 self.run_session_hooks(Point::SessionIdle, data);
             }
+            sleep(LOOK_EVERY).await;
         }
     }
 }

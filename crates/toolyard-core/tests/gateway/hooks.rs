@@ -336,6 +336,32 @@ async fn a_session_has_hooks_when_it_begins_and_each_time_it_idles() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_reload_that_adds_a_hook_for_idle_sessions_reports_no_busy_one() {
+    let (sender, mut events) = tokio::sync::mpsc::unbounded_channel();
+    let observer = hook("observe", Point::SessionIdle, move |event| {
+        sender.send(event.data["principal"].clone()).unwrap();
+        Verdict::pass()
+    });
+    let double = Double::new(NEW, &["t"]);
+    let gateway = start(&[("a", &double)], |_| {});
+    let (busy, idle) = (Client::named(&gateway, NEW, "", "busy"), Client::named(&gateway, NEW, "", "idle"));
+    busy.begin();
+    idle.begin();
+    let mut with_hook = plan(&[("a", &double)]);
+    with_hook.calls.hooks = vec![observer];
+    let mut with_hook = Some(with_hook);
+    for second in 0..300 {
+        if second == 120 {
+            gateway.reload(with_hook.take().unwrap());
+        }
+        busy.tools().await;
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+    assert_eq!(events.try_recv().unwrap(), "idle");
+    assert!(events.try_recv().is_err(), "the busy one is not reported, the other one once");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_point_can_be_run_from_outside_of_a_call() {
     let model = hook("model", Point::PreModelInvoke, |_| Verdict::change("prompt", json!("better")));
     let model = HookPlan { matches: vec!["gemini-*".to_owned()], ..model };
