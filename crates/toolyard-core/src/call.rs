@@ -45,6 +45,8 @@ pub struct Call {
     pub parent: Option<Arc<Parent>>,
     /// How many tools have been tried before this one.
     pub fallbacks: u8,
+    /// How often the client has received the place of the call in a queue.
+    pub(crate) place_reports: u32,
     /// The permits of the limits that the call has passed. Copies of the call that outlive it do not keep them.
     pub permits: Weak<Permits>,
 }

@@ -312,6 +312,7 @@ impl<'a> Resolver<'a> {
             open: None,
             parent,
             fallbacks: 0,
+            place_reports: 0,
             permits: Weak::new(),
         };
         Dispatched::Call(Box::new(RoutedCall { call, chain }))

@@ -259,7 +259,7 @@ pub struct ToolRule {
 pub struct ToolSettings {
     /// How long a call may take without any sign of progress.
     pub timeout: Option<Duration>,
-    /// The names of the limits that calls are under, in the order in which they are acquired.
+    /// The names of the limits that calls are under. They are acquired in the order of [`CallRules::limits`].
     pub limits: Option<Vec<String>>,
     /// Whether hooks run.
     pub hooks: Option<bool>,

@@ -210,10 +210,12 @@ impl Step for Limited {
         let limits = self.limits.clone();
         Box::pin(async move {
             let mut permits = Vec::with_capacity(limits.len());
-            // A permit is held while the call waits for the next one.
+            let reports = AtomicU32::new(call.place_reports);
+            // A permit is held while the call waits for the next one, so all tools have their limits in the same order.
             for limit in limits.iter() {
-                permits.push(limit.acquire(&call).await?);
+                permits.push(limit.acquire(&call, &reports).await?);
             }
+            call.place_reports = reports.into_inner();
             call.reach(Mark::Queued);
             let permits = Arc::new(Permits(Mutex::new(permits)));
             call.permits = Arc::downgrade(&permits);
@@ -234,9 +236,9 @@ impl SharedLimit {
         limiter.acquire(&work.turn(), report).await
     }
 
-    async fn acquire(&self, call: &Call) -> Result<Permit, CallError> {
+    /// `reports` counts what the client has received about its place, for all limits of the call together.
+    async fn acquire(&self, call: &Call, reports: &AtomicU32) -> Result<Permit, CallError> {
         let limiter = self.limiters.of(&self.plan.per.key(call));
-        let reports = AtomicU32::new(0);
         let report = |ahead| report_place(call, ahead, reports.fetch_add(1, Ordering::Relaxed));
         let permit = limiter.acquire(&call.origin.turn(), report).await;
         if let Some(clock) = &call.deadline {

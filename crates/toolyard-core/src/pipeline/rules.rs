@@ -177,11 +177,10 @@ impl StepRules {
         let mut timeouts = upstream.timeouts();
         timeouts.idle = self.tools.find(subject, |tool| tool.timeout).unwrap_or(timeouts.idle);
         let names = self.tools.find(subject, |tool| tool.limits.as_deref()).unwrap_or_default();
-        let limit = |name: &String| self.given.limits.iter().find(|limit| *limit.name == **name).cloned();
         let of_kind = if upstream.kind().is_dynamic() { Validate::Input } else { Validate::Off };
         StepSettings {
             timeouts,
-            limits: names.iter().filter_map(limit).collect(),
+            limits: in_order(&self.given.limits, names),
             hooks: self.hooks_of(subject),
             validate: self.tools.find(subject, |tool| tool.validate).unwrap_or(of_kind),
             rules: self.given.rules.clone().map(RulesInForce),
@@ -208,6 +207,12 @@ impl StepRules {
         let of = |point| self.hooks.of(point, Some(subject.canonical));
         ToolHooks { before: of(Point::PreToolCall), after: of(Point::PostToolCall) }
     }
+}
+
+/// The limits of these names in the order of the config: a call holds the first while it waits for the second, so calls of
+/// two tools with orders of their own could wait for each other.
+fn in_order(limits: &[LimitPlan], names: &[String]) -> Vec<LimitPlan> {
+    limits.iter().filter(|limit| names.iter().any(|name| **name == *limit.name)).cloned().collect()
 }
 
 fn is_hidden(rules: &Policy, origin: &Origin, target: &Target<'_>) -> bool {

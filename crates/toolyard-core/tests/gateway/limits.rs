@@ -127,6 +127,61 @@ async fn clients_take_turns_and_a_waiting_call_reports_its_place() {
     assert!(progress.is_sorted_by(|a, b| a < b) && progress.iter().all(|progress| *progress < 0.0));
 }
 
+/// Two limits that let one call run at a time, for `a:t` in this order and for `a:u` in the other.
+fn two_limits() -> CallRules {
+    let limit = Limit { max_wait: Duration::from_mins(3), ..Limit::concurrent(1) };
+    let plan = |name: &str| LimitPlan { name: name.into(), per: Per::Group, limit: limit.clone() };
+    let rule = |pattern: &str, limits: [&str; 2]| {
+        let limits = Some(limits.map(str::to_owned).to_vec());
+        let settings = ToolSettings { limits, ..ToolSettings::default() };
+        ToolRule { pattern: pattern.into(), settings, ..ToolRule::default() }
+    };
+    CallRules {
+        tools: vec![rule("a:t", ["one", "two"]), rule("a:u", ["two", "one"])],
+        limits: vec![plan("one"), plan("two")],
+        ..CallRules::default()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_of_two_tools_with_the_same_limits_in_different_orders_do_not_block_each_other() {
+    let load = Arc::new(Load::default());
+    let double = Double::with(NEW, &["t", "u"], busy(&load, Duration::from_secs(1)));
+    let gateway = start(&[("a", &double)], |plan| plan.calls = two_limits());
+    let clients: Vec<Client> = (0..4).map(|_| Client::new(&gateway, NEW, "")).collect();
+    clients[0].tools().await;
+    let begun = Instant::now();
+    let calls = (0..12).map(|n| clients[n % 4].call(if n % 2 == 0 { "a__t" } else { "a__u" }, json!({})));
+    let answers = join_all(calls).await;
+    assert!(answers.iter().all(|answer| answer.as_ref().unwrap().get("isError").is_none()), "{answers:?}");
+    assert_eq!((load.most.load(Ordering::SeqCst), begun.elapsed().as_secs()), (1, 12));
+}
+
+#[tokio::test(start_paused = true)]
+async fn progress_rises_while_a_call_waits_for_one_limit_after_the_other() {
+    let load = Arc::new(Load::default());
+    let double = Double::with(NEW, &["t", "u"], busy(&load, Duration::from_secs(5)));
+    let mut calls = two_limits();
+    // `a:u` has the second limit only, so `a:t` waits for the first and then for the second.
+    calls.tools[1].settings.limits = Some(vec!["two".to_owned()]);
+    let gateway = start(&[("a", &double)], |plan| plan.calls = calls);
+    let client = Client::new(&gateway, NEW, "");
+    client.tools().await;
+    let waiting = async {
+        sleep(Duration::from_secs(1)).await;
+        let meta = json!({ "progressToken": "p" });
+        client.ask("tools/call", json!({ "name": "a__t", "arguments": {}, "_meta": meta })).await.unwrap()
+    };
+    let others = ["a__t", "a__u", "a__u", "a__u"].map(|name| client.call(name, json!({})));
+    let (answer, _) = tokio::join!(waiting, join_all(others));
+    assert!(answer.get("isError").is_none(), "{answer}");
+    let received = client.inbox.received.lock();
+    let progress = received.iter().map(|one| one.params.as_ref().unwrap().read::<Value>().unwrap());
+    let progress: Vec<f64> = progress.map(|params| params["progress"].as_f64().unwrap()).collect();
+    let restarts = progress.iter().filter(|progress| **progress <= -1.0).count();
+    assert!(progress.is_sorted_by(|a, b| a < b) && restarts == 1 && progress.len() > 5, "{progress:?}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn requests_without_a_credential_take_turns_by_the_program_that_sends_them() {
     let load = Arc::new(Load::default());
