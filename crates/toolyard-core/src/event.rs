@@ -317,7 +317,7 @@ impl Events {
             kept.events.pop_front();
         }
         kept.events.push_back(event);
-        drop(kept);
+        // Under the lock: the number of an earlier event must not be sent after it.
         self.latest.send_replace(number);
     }
 
@@ -424,6 +424,30 @@ mod tests {
             }
             Followed::Lagged(missed) => Err(missed),
         }
+    }
+
+    #[test]
+    fn an_event_is_visible_only_together_with_its_number() {
+        let events = Arc::new(Events::default());
+        std::thread::scope(|scope| {
+            // No number can be sent while this is held.
+            let latest = events.latest.borrow();
+            let emitting = scope.spawn(|| events.emit(changed(0)));
+            let mut locked = 0;
+            while locked < 1_000 {
+                let kept = events.kept.try_lock();
+                assert!(
+                    kept.as_ref().is_none_or(|kept| kept.next == 1),
+                    "a later one could be sent before it"
+                );
+                locked = if kept.is_none() { locked + 1 } else { 0 };
+                drop(kept);
+                std::thread::yield_now();
+            }
+            drop(latest);
+            emitting.join().unwrap();
+        });
+        assert_eq!(*events.latest.borrow(), 1);
     }
 
     #[tokio::test]
