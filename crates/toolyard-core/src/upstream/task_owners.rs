@@ -9,7 +9,7 @@ use toolyard_model::{Origin, Owner};
 use toolyard_proto::splice::find_once;
 use toolyard_proto::{CallError, Method, Notification, Raw};
 
-/// How many are known; the oldest makes room.
+/// How many are known; the oldest makes room, and is then known to no client.
 const MOST: usize = 10_000;
 
 #[derive(Default)]
@@ -33,6 +33,14 @@ struct KnownOwners {
     owners: HashMap<String, Owner>,
     /// In the order they were made.
     order: VecDeque<String>,
+    /// Whether one has made room: from then on, an unknown task may belong to another client.
+    is_incomplete: bool,
+}
+
+impl KnownOwners {
+    fn may_ask(&self, id: &str, origin: &Origin) -> bool {
+        self.owners.get(id).map_or(!self.is_incomplete, |owner| *owner == Owner::of(origin))
+    }
 }
 
 impl TaskOwners {
@@ -55,22 +63,23 @@ impl TaskOwners {
             && let Some(oldest) = known.order.pop_front()
         {
             known.owners.remove(&oldest);
+            known.is_incomplete = true;
         }
     }
 
-    /// Refuses requests about tasks of other clients. A task without a known owner is left to the upstream: it may
-    /// be older than this process.
+    /// Refuses requests about tasks of other clients. A task without a known owner is left to the upstream, because it
+    /// may be older than this process, until an owner was forgotten.
     pub(crate) fn check(&self, params: &Raw, origin: &Origin) -> Result<(), CallError> {
         // The upstream must not be able to read another one than was checked.
         let id = find_once(params.as_bytes(), "taskId")
             .map_err(|_| CallError::invalid_params("duplicate `taskId` in `params`"))?
             .and_then(|range| params.slice(range).as_string());
-        let Some(id) = id.filter(|id| self.is_of_another(id, origin)) else { return Ok(()) };
+        let Some(id) = id.filter(|id| !self.may_ask(id, origin)) else { return Ok(()) };
         Err(CallError::invalid_params(format!("unknown task {id:?}")))
     }
 
-    fn is_of_another(&self, id: &str, origin: &Origin) -> bool {
-        self.known().owners.get(id).is_some_and(|owner| *owner != Owner::of(origin))
+    fn may_ask(&self, id: &str, origin: &Origin) -> bool {
+        self.known().may_ask(id, origin)
     }
 
     fn is_of(&self, id: &str, origin: &Origin) -> bool {
@@ -105,7 +114,7 @@ impl TaskOwners {
         let id = notification.params.as_ref().and_then(|params| params.member("taskId")?.as_string());
         let is_known = |id: &str| self.known().owners.contains_key(id);
         let is_any_being_made = || self.making.load(Ordering::Relaxed) > 0;
-        id.is_none_or(|id| !self.is_of_another(&id, origin) && (is_known(&id) || !is_any_being_made()))
+        id.is_none_or(|id| self.may_ask(&id, origin) && (is_known(&id) || !is_any_being_made()))
     }
 }
 

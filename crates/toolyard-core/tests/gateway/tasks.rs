@@ -89,6 +89,32 @@ async fn a_task_belongs_to_one_client_in_any_view() {
     assert!(alone.ask("tasks/get", json!({ "taskId": "t9" })).await.is_ok());
 }
 
+/// How many owners are known for each upstream.
+const OWNERS: usize = 10_000;
+
+#[tokio::test(start_paused = true)]
+async fn a_task_whose_owner_was_forgotten_is_open_to_no_client() {
+    let double = worker();
+    let gateway = gateway(&[("a", &double)]);
+    let [ann, bob] = clients(&gateway, ["a", "a"]).await;
+    assert!(
+        bob.ask("tasks/get", json!({ "taskId": "t0" })).await.is_ok(),
+        "it may be older than the gateway"
+    );
+    assert_eq!(make(&ann, "t").await, "t1");
+    for _ in 0..OWNERS {
+        make(&ann, "t").await;
+    }
+    for (client, id, is_known) in
+        [(&bob, "t1", false), (&bob, "t0", false), (&bob, "t2", false), (&ann, "t2", true)]
+    {
+        let asked = double.seen.lock().len();
+        let answer = client.ask("tasks/get", json!({ "taskId": id })).await;
+        assert_eq!(answer.is_ok(), is_known, "{id}: {answer:?}");
+        assert_eq!(double.seen.lock().len() - asked, usize::from(is_known), "{id}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn the_status_of_a_task_is_sent_to_the_client_that_made_it() {
     let double = worker();
