@@ -27,13 +27,13 @@ impl Gateway {
             ControlResponse::error(StatusCode::NOT_FOUND, "unknown_view", &message)
         })?;
         let search = request.parameter("search").unwrap_or_default().to_lowercase();
-        let sanitized_list = |entry: &&std::sync::Arc<Entry>| {
+        let is_found = |entry: &&std::sync::Arc<Entry>| {
             search.is_empty() || entry.canonical.to_lowercase().contains(&search)
         };
         let is_namespaced = view.is_namespaced();
         let seen = self.seen_by(request);
         let shown = view.listed_tools().filter(|entry| !seen.hides(entry));
-        let found: Vec<_> = shown.filter(sanitized_list).collect();
+        let found: Vec<_> = shown.filter(is_found).collect();
         let offset = number(request, "offset").unwrap_or(0);
         let limit = number(request, "limit").unwrap_or(MOST).min(MOST);
         let tools = found.iter().skip(offset).take(limit).map(|entry| summary(entry, is_namespaced));

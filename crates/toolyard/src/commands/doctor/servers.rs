@@ -44,13 +44,13 @@ fn finding(state: &UpstreamState) -> Finding {
     let reason = state.reason.as_deref().unwrap_or("does not answer");
     let help = state.hint.as_deref().unwrap_or_default();
     // Apps come and go; that is not a problem.
-    let is_guest = state.kind.as_deref().is_some_and(|kind| kind == "app" || kind == "instance");
+    let is_dynamic = state.kind.as_deref().is_some_and(|kind| kind == "app" || kind == "instance");
     if state.is_under_way() {
         let help = "wait, or raise `start_timeout` if it takes longer than two minutes";
         let why = state.why().unwrap_or_else(|| reason.to_owned());
         return Finding::new(Severity::Note, &state.id, why, help);
     }
-    let severity = if is_guest { Severity::Note } else { Severity::Wrong };
+    let severity = if is_dynamic { Severity::Note } else { Severity::Wrong };
     let finding = Finding::new(severity, &state.id, reason, help);
     finding.or_else(|| advice(state))
 }
