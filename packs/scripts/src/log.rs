@@ -46,7 +46,8 @@ pub(crate) struct Line {
 /// Which lines a reader wants.
 #[derive(Default)]
 pub(crate) struct Filter {
-    pub(crate) after: u64,
+    /// The number of the last line that the reader has: it reads on from there, the oldest lines first.
+    pub(crate) after: Option<u64>,
     pub(crate) level: Option<Level>,
     pub(crate) stream: Option<Stream>,
     pub(crate) matching: Option<Regex>,
@@ -56,7 +57,7 @@ pub(crate) struct Filter {
 impl Filter {
     fn fits(&self, line: &Line, now: SystemTime) -> bool {
         let age = now.duration_since(line.at).unwrap_or_default();
-        line.number > self.after
+        self.after.is_none_or(|after| line.number > after)
             && self.level.is_none_or(|level| line.level >= level)
             && self.stream.is_none_or(|stream| line.stream == stream)
             && self.matching.as_ref().is_none_or(|pattern| pattern.is_match(&line.text))
@@ -70,7 +71,8 @@ pub(crate) struct Found {
     pub(crate) lines: Vec<Line>,
     /// How many lines fit and are not among these, because only so many were asked for.
     pub(crate) left_out: usize,
-    /// The number of the last line that was printed, to ask for what comes after it.
+    /// The number to ask for what comes next: that of the last line here if later ones were left out, else that of the
+    /// last line that was printed.
     pub(crate) last: u64,
     /// How many lines after the requested position have been dropped.
     pub(crate) lost: u64,
@@ -102,17 +104,30 @@ impl Log {
         self.last.send_replace(number);
     }
 
-    /// The newest lines that fit, at most `limit`.
+    /// How many lines were printed.
+    pub(crate) fn count(&self) -> u64 {
+        *self.last.borrow()
+    }
+
+    /// At most `limit` lines that fit: with `after` the oldest, so that a reader gets all of them in turn, else the
+    /// newest.
     pub(crate) fn read(&self, filter: &Filter, limit: usize) -> Found {
         let (lines, now) = (self.lines(), SystemTime::now());
-        let fitting: Vec<&Line> = lines.iter().filter(|line| filter.fits(line, now)).collect();
+        let mut fitting: Vec<&Line> = lines.iter().filter(|line| filter.fits(line, now)).collect();
         let left_out = fitting.len().saturating_sub(limit);
-        let oldest = lines.front().map_or(1, |line| line.number);
+        let mut last = self.count();
+        if filter.after.is_none() {
+            fitting.drain(..left_out);
+        } else if left_out > 0 {
+            fitting.truncate(limit);
+            last = fitting.last().map_or(last, |line| line.number);
+        }
+        let dropped = lines.front().map_or(0, |line| line.number - 1);
         Found {
-            lines: fitting.into_iter().skip(left_out).cloned().collect(),
+            lines: fitting.into_iter().cloned().collect(),
             left_out,
-            last: *self.last.borrow(),
-            lost: oldest.saturating_sub(filter.after + 1),
+            last,
+            lost: dropped.saturating_sub(filter.after.unwrap_or_default()),
         }
     }
 
@@ -199,7 +214,7 @@ mod tests {
         assert_eq!(read(Filter { stream: Some(Stream::Stderr), ..Filter::default() }), "npm ERR! code");
         let matching = Some(Regex::new(r"on \d+$").unwrap());
         assert_eq!(read(Filter { matching, ..Filter::default() }), "listening on 3000");
-        assert_eq!(read(Filter { after: 4, ..Filter::default() }), "npm ERR! code");
+        assert_eq!(read(Filter { after: Some(4), ..Filter::default() }), "npm ERR! code");
         std::thread::sleep(Duration::from_millis(2));
         assert_eq!(read(Filter { not_older_than: Some(Duration::ZERO), ..Filter::default() }), "");
         let newest = log.read(&Filter::default(), 2);
@@ -218,6 +233,31 @@ mod tests {
     }
 
     #[test]
+    fn a_reader_that_reads_on_gets_every_line_once() {
+        let log = log(&["1", "2", "skipped", "3", "4", "5", "skipped"]);
+        let matching = || Some(Regex::new(r"^\d$").unwrap());
+        let mut after = 0;
+        for (lines, left_out, last) in [(vec!["1", "2"], 3, 2), (vec!["3", "4"], 1, 5), (vec!["5"], 0, 7)] {
+            let filter = Filter { after: Some(after), matching: matching(), ..Filter::default() };
+            let found = log.read(&filter, 2);
+            assert_eq!((texts(&found), found.left_out, found.last), (lines, left_out, last));
+            after = found.last;
+        }
+    }
+
+    #[test]
+    fn a_reader_that_reads_on_learns_how_many_lines_were_dropped_before_it_read_them() {
+        let log = Log::new();
+        (0..KEPT + 5).for_each(|number| log.push(Stream::Stdout, number.to_string().as_bytes()));
+        for (after, first, lost) in [(0, "5", 5), (3, "5", 2), (5, "5", 0), (7, "7", 0)] {
+            let found = log.read(&Filter { after: Some(after), ..Filter::default() }, 1);
+            assert_eq!((texts(&found), found.lost), (vec![first], lost), "after {after}");
+        }
+        let end = log.read(&Filter { after: Some(u64::MAX), ..Filter::default() }, 1);
+        assert_eq!((end.lines.len(), end.lost), (0, 0));
+    }
+
+    #[test]
     fn a_line_is_what_a_terminal_would_show() {
         assert_eq!(
             plain("\u{1b}[32mready\u{1b}[0m in \u{1b}]8;;x\u{7}5\u{1b}]8;;\u{7} ms\r\n"),
@@ -230,7 +270,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_reader_that_waits_is_woken_by_a_line_that_fits() {
         let log = log(&["one"]);
-        let filter = Filter { after: 1, matching: Some(Regex::new("three").unwrap()), ..Filter::default() };
+        let filter =
+            Filter { after: Some(1), matching: Some(Regex::new("three").unwrap()), ..Filter::default() };
         let printing = async {
             tokio::time::sleep(Duration::from_secs(1)).await;
             log.push(Stream::Stdout, b"two");

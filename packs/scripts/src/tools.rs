@@ -66,7 +66,7 @@ impl From<&Run> for Started {
             exit_code,
             pid: run.pid,
             age_seconds: age.as_secs(),
-            lines: run.log.read(&Filter::default(), 0).last,
+            lines: run.log.count(),
         }
     }
 }
@@ -103,9 +103,8 @@ pub(crate) struct Logs {
     /// Only lines of the last so many seconds.
     since_seconds: Option<u64>,
     /// Only lines after the one with this number: pass the `last` of the answer before.
-    #[serde(default)]
-    after: u64,
-    /// How many lines to return, the newest.
+    after: Option<u64>,
+    /// How many lines to return: with `after` the oldest, else the newest.
     #[serde(default = "a_hundred")]
     #[schemars(range(min = 1, max = 1000), transform = clamp)]
     limit: usize,
@@ -129,9 +128,9 @@ pub(crate) struct LogLines {
     lines: Vec<LogLine>,
     /// How many more lines fit.
     left_out: usize,
-    /// How many lines are not kept any more.
+    /// How many lines are not kept any more; with `after`, how many of those that follow it.
     lost: u64,
-    /// The number of the last line that was printed, for `after`.
+    /// What to pass as `after` to read on.
     last: u64,
 }
 

@@ -169,9 +169,9 @@ async fn follow(
         let mut wanted = lines.arguments();
         (wanted["script"], wanted["after"], wanted["wait"]) = (started["id"].clone(), after, json!(WAIT));
         let read = call(client, "logs", wanted).await?;
-        lines.print(&read, file.as_mut())?;
+        lines.print_next(&read, file.as_mut())?;
         after = read["last"].clone();
-        if read["state"] == "exited" {
+        if is_read(&read) {
             readers.goodbye().await;
             return exit(&read["exit_code"]);
         }
@@ -201,11 +201,26 @@ impl Lines {
         wanted
     }
 
-    /// Prints what the tool has answered.
-    fn print(&self, read: &Value, mut log: Option<&mut Log<'_>>) -> Result<(), Failure> {
-        if read["left_out"].as_u64().unwrap_or(0) + read["lost"].as_u64().unwrap_or(0) > 0 {
+    /// Prints the last lines of a log.
+    fn print_last(&self, read: &Value) -> Result<(), Failure> {
+        if count(read, "left_out") + count(read, "lost") > 0 {
             say::line("warning: lines were left out: there are more than can be shown");
         }
+        self.print(read, None)
+    }
+
+    /// Prints the lines that follow those of the answer before.
+    fn print_next(&self, read: &Value, log: Option<&mut Log<'_>>) -> Result<(), Failure> {
+        let lost = count(read, "lost");
+        if lost > 0 {
+            say::line(format_args!(
+                "warning: {lost} lines are missing here: the script printed faster than they were read"
+            ));
+        }
+        self.print(read, log)
+    }
+
+    fn print(&self, read: &Value, mut log: Option<&mut Log<'_>>) -> Result<(), Failure> {
         for line in read["lines"].as_array().into_iter().flatten() {
             let text = if self.json {
                 line.to_string()
@@ -219,6 +234,15 @@ impl Lines {
         }
         Ok(())
     }
+}
+
+/// Whether the script has ended and this answer has its last lines.
+fn is_read(read: &Value) -> bool {
+    read["state"] == "exited" && count(read, "left_out") == 0
+}
+
+fn count(read: &Value, key: &str) -> u64 {
+    read[key].as_u64().unwrap_or_default()
 }
 
 /// The file of `--log`, at its end.

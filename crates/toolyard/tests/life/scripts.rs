@@ -1,6 +1,9 @@
 //! The pack `scripts` as an agent uses it: it lists the scripts of a project, starts the dev server, reads its log and
 //! stops it, and nothing is left of it when the gateway is killed.
 
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
+
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
@@ -133,4 +136,31 @@ fn a_script_in_the_foreground_ends_with_its_code_and_is_ended_with_the_command()
     running.kill().unwrap();
     running.wait().unwrap();
     soon("the end of the dev server and its helper", || none(&sleeping(&yard)));
+}
+
+#[test]
+fn a_reader_in_another_process_gets_every_line_of_a_burst() {
+    let yard = yard();
+    let script = "echo ready; until test -e go; do sleep 0.05; done; seq 5000; until test -e done; do sleep 0.05; done";
+    let mut running =
+        yard.toolyard().args(["run", "--", "sh", "-c", script]).stdout(Stdio::null()).spawn().unwrap();
+    soon("the run", || {
+        let listed = yard.toolyard().args(["run", "--status", "--json"]).output().unwrap();
+        if String::from_utf8_lossy(&listed.stdout).contains("command") {
+            Ok(())
+        } else {
+            Err(format!("{listed:?}"))
+        }
+    });
+    let mut reader =
+        yard.toolyard().args(["run", "--logs", "command", "-f"]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(reader.stdout.take().unwrap()).lines().map(Result::unwrap);
+    assert_eq!(lines.next().unwrap(), "ready");
+    std::fs::write(yard.folder().join("go"), "").unwrap();
+    for number in 1..=5000 {
+        assert_eq!(lines.next().unwrap(), number.to_string());
+    }
+    std::fs::write(yard.folder().join("done"), "").unwrap();
+    assert_eq!(lines.next(), None);
+    assert!(reader.wait().unwrap().success() && running.wait().unwrap().success());
 }

@@ -16,7 +16,7 @@ use toolyard_model::Scope;
 use toolyard_model::local::{self, LocalListener, LocalStream};
 
 use super::super::live::{self, Client};
-use super::{Lines, WAIT, call, running};
+use super::{Lines, WAIT, call, is_read, running};
 use crate::failure::{Failure, refused};
 use crate::say;
 use crate::settings::variable;
@@ -108,7 +108,7 @@ impl Door {
                 Ok(wanted) => self.read(wanted).await,
                 Err(error) => Reply::Error(error.to_string()),
             };
-            let is_over = matches!(&reply, Reply::Found(found) if found["state"] == "exited");
+            let is_over = matches!(&reply, Reply::Found(found) if is_read(found));
             let reply = format!("{}\n", serde_json::to_string(&reply)?);
             timeout(IDLE, stream.write_all(reply.as_bytes())).await??;
             if is_over {
@@ -162,6 +162,7 @@ async fn print(wanted: &Wanted<'_>, script: &str, socket: &Path) -> Result<(), F
     if let Some(since) = wanted.since {
         arguments["since_seconds"] = json!(since.as_secs().max(1));
     }
+    let mut reads_on = false;
     loop {
         let Some(reply) = ask(&mut stream, &arguments).await? else {
             say::line(format_args!("{script} has ended"));
@@ -171,16 +172,22 @@ async fn print(wanted: &Wanted<'_>, script: &str, socket: &Path) -> Result<(), F
             Reply::Found(found) => found,
             Reply::Error(error) => return Err(refused(error, String::new())),
         };
-        wanted.lines.print(&found, None)?;
-        if found["state"] == "exited" && wanted.follow {
+        if reads_on {
+            wanted.lines.print_next(&found, None)?;
+        } else {
+            wanted.lines.print_last(&found)?;
+        }
+        let has_ended = is_read(&found) || (!reads_on && found["state"] == "exited");
+        if has_ended && wanted.follow {
             let code = found["exit_code"].as_i64();
             let how =
                 code.map_or_else(|| "was killed".to_owned(), |code| format!("has ended with code {code}"));
             say::line(format_args!("{script} {how}"));
         }
-        if !wanted.follow || found["state"] == "exited" || say::is_lost() {
+        if !wanted.follow || has_ended || say::is_lost() {
             return Ok(());
         }
+        reads_on = true;
         arguments = wanted.lines.arguments();
         (arguments["after"], arguments["wait"]) = (found["last"].clone(), json!(WAIT));
     }
