@@ -58,22 +58,15 @@ pub(crate) struct ImportArgs {
 
 pub(super) fn import(common: &Common, args: &ImportArgs) -> Result<(), Failure> {
     let origins = origins(args)?;
-    let is_asked = !(args.yes || args.dry_run || args.json || args.store_secrets || args.copy_secrets);
     let mut prepared = prepare(common, args, &origins, args.store_secrets)?;
-    let left = report::left_secrets(&prepared.steps);
-    if is_asked && left > 0 {
-        let question = format!("put {left} of their secrets into the store of `toolyard secret`");
-        if say::agreed(question) {
-            // The draft locks the file, so it must go before this run makes another.
-            drop(prepared);
-            prepared = prepare(common, args, &origins, true)?;
-        }
+    prepared.print(args, &origins);
+    if wants_store(args, report::left_secrets(&prepared.steps)) {
+        // The draft locks the file, so it must go before this run makes another.
+        drop(prepared);
+        prepared = prepare(common, args, &origins, true)?;
+        prepared.print(args, &origins);
     }
     let Prepared { draft, steps, remarks } = prepared;
-    if !args.json {
-        report::print(&origins, &steps);
-        remarks.iter().for_each(say::line);
-    }
     let count = steps.iter().filter(|step| step.is_new()).count();
     let written = count > 0 && wanted(args, count, &draft)?;
     let backup = if written { write(&draft, &steps)? } else { None };
@@ -94,6 +87,23 @@ struct Prepared {
     draft: Draft,
     steps: Vec<Step>,
     remarks: Vec<Problem>,
+}
+
+impl Prepared {
+    fn print(&self, args: &ImportArgs, origins: &[Origin]) {
+        if !args.json {
+            report::print(origins, &self.steps);
+            self.remarks.iter().for_each(say::line);
+        }
+    }
+}
+
+/// Whether the user, who has seen what would be imported, moves this many secrets into the store.
+fn wants_store(args: &ImportArgs, left: usize) -> bool {
+    let is_asked = !(args.yes || args.dry_run || args.json || args.store_secrets || args.copy_secrets);
+    is_asked
+        && left > 0
+        && say::agreed(format_args!("put {left} of their secrets into the store of `toolyard secret`"))
 }
 
 fn prepare(

@@ -4,6 +4,7 @@
 
 mod gateway;
 mod http;
+mod importing;
 mod installing;
 mod packs;
 mod reload;
