@@ -49,7 +49,7 @@ impl Service {
         }
         let value = |name: &'static str| {
             let value = settings::variable(name).or_else(|| settings::variable(&name.to_ascii_lowercase()));
-            Some((name, value.filter(|value| !value.is_empty() && !has_password(value))?))
+            Some((name, value.filter(|value| !value.is_empty() && !has_password(name, value))?))
         };
         let log = settings::variable("HOME").map(|home| PathBuf::from(home).join("Library/Logs"));
         let log = log.map(|folder| folder.join(format!("{name}.log")));
@@ -133,9 +133,9 @@ pub(super) fn label(name: &str) -> String {
     format!("dev.toolyard.{name}")
 }
 
-/// A proxy with a password is left out of the file, which other users may read.
-fn has_password(value: &str) -> bool {
-    value.contains("://") && value.contains('@')
+/// Whether this is a proxy with a password, with or without its scheme. No password belongs in the file.
+fn has_password(name: &str, value: &str) -> bool {
+    name.ends_with("_PROXY") && value.contains('@')
 }
 
 /// One word for systemd, in which `%` and `\` mean something.
@@ -175,7 +175,15 @@ mod tests {
 
     #[test]
     fn a_password_of_a_proxy_stays_out_of_the_file() {
-        assert!(has_password("http://me:secret@proxy:3128"));
-        assert!(!has_password("http://proxy:3128") && !has_password("localhost,.example"));
+        for (name, value, expected) in [
+            ("HTTPS_PROXY", "http://me:secret@proxy:3128", true),
+            ("HTTPS_PROXY", "me:secret@proxy:3128", true),
+            ("HTTPS_PROXY", "http://proxy:3128", false),
+            ("HTTPS_PROXY", "proxy:3128", false),
+            ("NO_PROXY", "localhost,.example", false),
+            ("PATH", "/opt/node@22/bin:/usr/bin", false),
+        ] {
+            assert_eq!(has_password(name, value), expected, "{name}={value}");
+        }
     }
 }
