@@ -2,13 +2,13 @@
 //! holds locked while it runs. A file that is not locked was left by a process that was killed.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::Write as _;
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use toolyard_config::state_dir;
+use toolyard_config::{save, state_dir};
 
 use crate::failure::{Failure, refused};
 use crate::settings::variable;
@@ -47,8 +47,6 @@ impl Entry {
         log: Option<&Path>,
         socket: Option<&Path>,
     ) -> Option<Self> {
-        let folder = folder()?;
-        state_dir::create(&folder).ok()?;
         let pid = std::process::id();
         let id = started["id"].as_str().unwrap_or_default();
         let run = Run {
@@ -59,11 +57,18 @@ impl Entry {
             log: log.map(|path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned())),
             socket: socket.map(Path::to_owned),
         };
-        let path = folder.join(format!("{pid}.json"));
-        let mut file = OpenOptions::new().create(true).truncate(true).write(true).open(&path).ok()?;
-        file.lock().ok()?;
-        file.write_all(&serde_json::to_vec(&run).ok()?).ok()?;
-        Some(Self { path, _file: file })
+        Self::make(&folder()?, &run).ok()
+    }
+
+    fn make(folder: &Path, run: &Run) -> io::Result<Self> {
+        state_dir::create(folder)?;
+        let path = folder.join(format!("{}.json", run.pid));
+        // Otherwise another process could take the new file for one that was left, and remove it.
+        let _alone = save::lock(&path)?;
+        let mut file = OpenOptions::new().create(true).truncate(true).write(true).open(&path)?;
+        file.lock()?;
+        file.write_all(&serde_json::to_vec(run)?)?;
+        Ok(Self { path, _file: file })
     }
 }
 
@@ -83,7 +88,11 @@ fn now() -> u64 {
 
 /// The runs whose process holds the lock of its file. Other files are removed.
 fn all() -> Vec<(PathBuf, Run)> {
-    let entries = folder().and_then(|folder| fs::read_dir(folder).ok()).into_iter().flatten().flatten();
+    folder().map(|folder| all_in(&folder)).unwrap_or_default()
+}
+
+fn all_in(folder: &Path) -> Vec<(PathBuf, Run)> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let mut runs: Vec<(PathBuf, Run)> = entries.filter_map(|entry| read(entry.path())).collect();
     runs.sort_by_key(|(_, run)| (run.since, run.pid));
     runs
@@ -91,11 +100,20 @@ fn all() -> Vec<(PathBuf, Run)> {
 
 fn read(path: PathBuf) -> Option<(PathBuf, Run)> {
     if !is_held(&path) {
-        let _ = fs::remove_file(&path);
+        remove_left(&path);
         return None;
     }
     let run = serde_json::from_slice(&fs::read(&path).ok()?).ok()?;
     Some((path, run))
+}
+
+/// Removes a file that no process holds, unless it was just made and is locked by now.
+fn remove_left(path: &Path) {
+    if let Ok(_alone) = save::lock(path)
+        && !is_held(path)
+    {
+        let _ = fs::remove_file(path);
+    }
 }
 
 fn is_held(path: &Path) -> bool {
@@ -156,4 +174,44 @@ pub(super) fn stop(name: &str, root: &Path) -> Result<(), Failure> {
         say::result(format_args!("{} is stopped", run.script));
     }
     Ok(())
+}
+
+#[cfg(test)]
+#[cfg(unix)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use super::*;
+
+    fn run() -> Run {
+        let (script, folder) = ("npm:dev".to_owned(), PathBuf::from("/web"));
+        Run { script, pid: 1, folder, since: 0, log: None, socket: None }
+    }
+
+    #[test]
+    fn a_run_that_is_being_recorded_is_not_removed_by_a_reader_of_the_list() {
+        let folder = tempfile::tempdir().unwrap();
+        let is_done = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !is_done.load(Ordering::Relaxed) {
+                    all_in(folder.path());
+                }
+            });
+            let made = (0..300).map(|_| Entry::make(folder.path(), &run()));
+            let kept = made.filter(|entry| entry.as_ref().is_ok_and(|entry| entry.path.exists())).count();
+            is_done.store(true, Ordering::Relaxed);
+            assert_eq!(kept, 300);
+        });
+    }
+
+    #[test]
+    fn the_file_of_a_run_that_was_killed_is_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let entry = Entry::make(folder.path(), &run()).unwrap();
+        std::fs::write(folder.path().join("2.json"), "{}").unwrap();
+        let scripts: Vec<String> = all_in(folder.path()).into_iter().map(|(_, run)| run.script).collect();
+        assert_eq!(scripts, ["npm:dev"]);
+        assert!(entry.path.exists() && !folder.path().join("2.json").exists());
+    }
 }
