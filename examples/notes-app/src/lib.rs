@@ -1,4 +1,4 @@
-//! A list of notes: a field, a check box, a button, and a notice that disappears by itself.
+//! A list of notes: a field, a check box, a button, a notice that disappears by itself, and an archive to measure with.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -7,12 +7,14 @@ use toolyard_ui::Embedded;
 
 /// How long the notice stays.
 const NOTICE: Duration = Duration::from_millis(1500);
+/// The environment variable with the number of notes in the archive, to measure how tools handle large windows.
+const ARCHIVED: &str = "NOTES_APP_ARCHIVED";
 
 /// Runs the app without a display, until the process ends.
 pub fn run_in_memory(offer: Embedded) -> io::Result<()> {
     let headless = toolyard_egui::Headless::new(640.0, 400.0);
     let _offered = offer.start_in_background(headless.attach())?;
-    let mut notes = Notes::default();
+    let mut notes = Notes::from_environment();
     headless.run(|ui| {
         egui::CentralPanel::default().show(ui, |ui| notes.draw(ui));
     });
@@ -26,9 +28,22 @@ pub struct Notes {
     is_urgent: bool,
     list: Vec<(String, bool)>,
     added: Option<Instant>,
+    archive: Vec<String>,
 }
 
 impl Notes {
+    /// Without notes, and with an archive as large as the environment requires.
+    pub fn from_environment() -> Self {
+        let archived = std::env::var(ARCHIVED).ok().and_then(|number| number.parse().ok());
+        Self::with_archive(archived.unwrap_or(0))
+    }
+
+    /// Without notes, and with this many in the archive.
+    pub fn with_archive(archived: usize) -> Self {
+        let archive = (0..archived).map(|number| format!("Archived note {number}")).collect();
+        Self { archive, ..Self::default() }
+    }
+
     /// Draws a frame and handles its input.
     pub fn draw(&mut self, ui: &mut egui::Ui) {
         ui.heading("Notes");
@@ -43,7 +58,10 @@ impl Notes {
         });
         self.draw_notice(ui);
         ui.separator();
-        egui::ScrollArea::vertical().show(ui, |ui| self.draw_list(ui));
+        egui::ScrollArea::vertical().show(ui, |ui| {
+            self.draw_list(ui);
+            self.draw_archive(ui);
+        });
     }
 
     fn add(&mut self) {
@@ -73,6 +91,15 @@ impl Notes {
         }
         if let Some(position) = removed {
             self.list.remove(position);
+        }
+    }
+
+    /// A click copies the title into the field.
+    fn draw_archive(&mut self, ui: &mut egui::Ui) {
+        for title in &self.archive {
+            if ui.button(title).clicked() {
+                self.title.clone_from(title);
+            }
         }
     }
 }

@@ -20,10 +20,13 @@ struct Running {
 
 impl Running {
     fn start() -> Self {
+        Self::with(Notes::default())
+    }
+
+    fn with(mut notes: Notes) -> Self {
         let headless = Headless::new(640.0, 400.0);
         let (ui, stopper) = (headless.attach(), headless.stopper());
         let thread = std::thread::spawn(move || {
-            let mut notes = Notes::default();
             headless.run(|ui| {
                 egui::CentralPanel::default().show(ui, |ui| notes.draw(ui));
             });
@@ -286,6 +289,17 @@ async fn a_note_that_is_scrolled_out_of_view_is_removed_by_a_click() {
         { "tool": "ClickElement", "arguments": { "name": "Remove Note 0" } },
         { "tool": "AssertElement", "arguments": { "name": "Remove Note 0", "visible": false } },
         { "tool": "AssertElement", "arguments": { "name": "Remove Note 1" } }
+    ]"#;
+    replay(app.ui.clone(), &steps(walk)).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_click_on_a_note_of_the_archive_copies_its_title_into_the_field() {
+    let app = Running::with(Notes::with_archive(50));
+    let walk = r#"[
+        { "tool": "ClickElement", "arguments": { "name": "Archived note 49" } },
+        { "tool": "AssertElement",
+            "arguments": { "name": "Title", "type": "TextInput", "text": "Archived note 49" } }
     ]"#;
     replay(app.ui.clone(), &steps(walk)).await.unwrap();
 }

@@ -14,7 +14,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let run = |creation: &eframe::CreationContext<'_>| {
         let ui = toolyard_egui::attach(&creation.egui_ctx);
         let offered = offer.start_in_background(ui)?;
-        Ok(Box::new(Window { notes: Notes::default(), _offered: offered }) as Box<dyn eframe::App>)
+        Ok(Box::new(Window { notes: Notes::from_environment(), _offered: offered }) as Box<dyn eframe::App>)
     };
     Ok(eframe::run_native("Notes", eframe::NativeOptions::default(), Box::new(run))?)
 }
