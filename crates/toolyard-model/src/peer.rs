@@ -107,8 +107,8 @@ pub enum AskError {
     Timeout,
 }
 
-/// The way back that an edge offers. Implemented by the endpoint for each kind of client, and wrapped by
-/// steps that watch what passes.
+/// The channel back to the caller. The endpoint implements it for each kind of client, and steps wrap it to watch
+/// notifications and questions.
 pub trait Back: Send + Sync + 'static {
     /// Sends a notification that belongs to this call. Never waits: if the client reads too slowly, it is
     /// dropped and counted.
@@ -129,7 +129,7 @@ pub trait Back: Send + Sync + 'static {
     fn hang_up(&self, _come_back_after: Duration) {}
 }
 
-/// A cheap handle to the way back.
+/// A cheap handle to the channel back to the caller.
 #[derive(Clone)]
 pub struct Peer(Arc<dyn Back>);
 

@@ -23,7 +23,7 @@ pub enum Era {
 }
 
 impl Era {
-    /// Whether clients read the HTTP status of an answer as part of it.
+    /// Whether the HTTP status of an answer is part of its meaning for clients.
     pub fn speaks_by_status(self) -> bool {
         self == Self::Modern
     }
@@ -92,7 +92,7 @@ pub fn classify<'a>(method: &Method, claim: &Claim, version_header: impl FnOnce(
         }
         Claim::Version(_) => Era::Modern,
         Claim::None if *method == Method::INITIALIZE => Era::Legacy,
-        // No legacy client knows these, so the envelope is what is wrong.
+        // Only modern clients send these methods: without a claim, the envelope is missing or invalid.
         Claim::None if *method == Method::DISCOVER || *method == Method::LISTEN => Era::Modern,
         Claim::None if version_header().is_some_and(is_modern) => Era::Modern,
         Claim::None => Era::Legacy,

@@ -109,7 +109,7 @@ pub struct ParseError {
     pub code: i32,
     pub message: String,
     pub id: Option<Id>,
-    /// Whether it was meant as the answer to a request: there is no better one to wait for.
+    /// Whether it was meant as the answer to a request. That request will get no other answer.
     pub is_answer: bool,
 }
 
@@ -204,7 +204,7 @@ impl Message {
     }
 }
 
-/// The whole text is checked, including members that are not read.
+/// The message as text. All of it must be UTF-8, including members that are not read.
 fn text_of(bytes: &Bytes) -> Result<&str, ParseError> {
     std::str::from_utf8(bytes).map_err(|error| ParseError {
         code: code::PARSE_ERROR,
@@ -225,7 +225,7 @@ fn render_call(id: Option<&Id>, method: &Method, params: Option<&Raw>) -> Bytes 
     const FIXED: usize = r#"{"jsonrpc":"2.0","method":""}"#.len();
     let id_size = id.map_or(0, |id| r#""id":,"#.len() + id.as_bytes().len());
     let params_size = params.map_or(0, |params| r#","params":"#.len() + params.len());
-    // Exactly as much as is needed: then the bytes can be shared without another allocation.
+    // The exact capacity: a full buffer becomes `Bytes` without another allocation.
     let mut out = Vec::with_capacity(FIXED + method.as_str().len() + id_size + params_size);
     out.extend_from_slice(b"{\"jsonrpc\":\"2.0\",");
     if let Some(id) = id {
@@ -244,7 +244,7 @@ fn render_call(id: Option<&Id>, method: &Method, params: Option<&Raw>) -> Bytes 
 }
 
 fn render_outcome(id: Option<&Id>, key: &[u8], value: &[u8]) -> Bytes {
-    // Just as much as is needed: then it is not copied, and has no second part, when it is shared.
+    // The exact capacity: a full buffer becomes `Bytes` without another allocation.
     let id_length = id.map_or(0, |id| br#""id":,"#.len() + id.as_bytes().len());
     let fixed = br#"{"jsonrpc":"2.0","":}"#.len();
     let mut out = BytesMut::with_capacity(fixed + id_length + key.len() + value.len());
@@ -254,8 +254,7 @@ fn render_outcome(id: Option<&Id>, key: &[u8], value: &[u8]) -> Bytes {
     out.freeze()
 }
 
-/// Everything of a response that precedes the value; the value and `}` follow. Lets a big prepared
-/// result be sent without copying it.
+/// The part of a response before the value; the value and `}` follow. With it, a large result is sent without a copy.
 pub fn outcome_head(id: &Id, key: &str) -> Bytes {
     let mut out = BytesMut::with_capacity(id.as_bytes().len() + 48);
     put_outcome_head(&mut out, Some(id), key.as_bytes());
@@ -287,7 +286,7 @@ pub fn render_error(id: Option<&Id>, error: &Raw) -> Bytes {
 
 /// Whether `bytes` nest deeper than [`MAX_NESTING`]. Strings are skipped; invalid JSON is judged elsewhere.
 pub fn nests_too_deep(bytes: &[u8]) -> bool {
-    // What opens no more often than that cannot nest deeper, and that is quickly counted.
+    // A message with no more opening brackets than that cannot nest deeper, and counting them is fast.
     if count_openings(bytes) <= MAX_NESTING {
         return false;
     }

@@ -24,7 +24,7 @@ pub const LIST_TASKS: &str = "dev.toolyard/tasks";
 const LOG_LEVELS: [&str; 8] =
     ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"];
 
-/// How grave a log message is, least first.
+/// The severity of a log message, the lowest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LogLevel(u8);
 
@@ -140,7 +140,7 @@ impl RequestMeta {
         Self::judge(found.envelope)
     }
 
-    /// The same, where the envelope has been found already.
+    /// Checks an envelope that [`find_parts`] has found.
     pub fn judge(envelope: MetaEnvelope) -> Result<Self, CallError> {
         let MetaEnvelope { is_there, is_ambiguous, version, capabilities, client_info, log_level } = envelope;
         if !is_there {

@@ -90,7 +90,7 @@ impl Params {
         }
     }
 
-    /// The same, for a key that must not stand there twice.
+    /// The position of the value of `key`; an error if the key occurs twice.
     pub fn find_once(&self, key: &str) -> Result<Option<Range<usize>>, Twice> {
         let Some(outline) = &self.outline else { return splice::find_once(self.as_bytes(), key) };
         let mut found = outline.find(self.as_bytes(), key);

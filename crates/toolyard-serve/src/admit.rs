@@ -35,9 +35,9 @@ pub struct Admitted {
     pub until: Option<Instant>,
     /// Whether another node has carried out all steps of its calls already.
     pub is_relayed: bool,
-    /// The gateway that the client called, if it is another one that has done so.
+    /// The gateway that the client called, if another node relays the call.
     pub called: Option<Arc<str>>,
-    /// What it reaches the gateway over, if that is known.
+    /// The transport over which the client has connected, if it is known.
     pub transport: Option<Transport>,
 }
 

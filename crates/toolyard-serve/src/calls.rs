@@ -116,7 +116,7 @@ impl Drop for CallSlot {
     }
 }
 
-/// Makes sure that the outlet is notified of the end of a call, however it ends.
+/// One call in flight: the outlet is notified of its end, however it ends.
 pub(crate) struct Ending {
     slot: Option<CallSlot>,
     outlet: Arc<dyn Outlet>,

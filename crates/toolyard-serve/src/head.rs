@@ -96,13 +96,13 @@ fn is(line: &httparse::Header<'_>, name: &str) -> bool {
     line.name.len() == name.len() && line.name.eq_ignore_ascii_case(name)
 }
 
-/// A line that `httparse` accepted as owned values: it accepts nothing that these types do not.
+/// Name and value of a line, as owned values. `httparse` accepts nothing that these types reject.
 fn owned(line: &httparse::Header<'_>) -> Option<(HeaderName, HeaderValue)> {
     let name = HeaderName::from_bytes(line.name.as_bytes()).ok()?;
     Some((name, HeaderValue::from_bytes(line.value).ok()?))
 }
 
-/// A value as text, if that is what it is: it may have bytes of any encoding, though no control characters.
+/// A value as text, if it is ASCII. Other bytes are allowed in a header, but their encoding is unknown.
 pub(crate) fn text(value: &[u8]) -> Option<&str> {
     if value.is_ascii() { std::str::from_utf8(value).ok() } else { None }
 }

@@ -149,7 +149,7 @@ async fn read_line(read: &mut (impl AsyncRead + Unpin), limit: usize) -> FirstLi
     }
 }
 
-/// Whether a line begins an HTTP request: `METHOD TARGET HTTP/1.1`. No JSON does.
+/// Whether a line begins an HTTP request: `METHOD TARGET HTTP/1.1`. No line of JSON has this form.
 fn is_request_line(line: &[u8]) -> bool {
     line.first().is_some_and(u8::is_ascii_uppercase) && line.ends_with(b" HTTP/1.1")
 }

@@ -90,7 +90,7 @@ enum FirstEvent {
     Silence,
 }
 
-/// The way back to a modern HTTP client.
+/// The channel back to a modern HTTP client.
 pub(crate) struct ModernBack {
     origin: Arc<Origin>,
     /// The id of the request, if it is a `subscriptions/listen`.
@@ -141,7 +141,7 @@ pub(crate) fn filter_notification(
     (!belongs_to_a_call).then(|| Notification::new(method, stamped(params, id)))
 }
 
-/// `params` of something on a subscription, or of its result.
+/// Adds the id of the subscription to the `params` of a notification, or to the result of the subscription.
 pub(crate) fn stamped(params: Option<Raw>, subscription: &Id) -> Raw {
     let params = params.filter(Raw::is_object).unwrap_or_else(Raw::empty_object);
     params.with_path(&["_meta", SUBSCRIPTION_ID], subscription.as_raw())

@@ -90,7 +90,7 @@ pub(super) async fn open(
     }
 }
 
-/// A legacy client may bring its token in the handshake.
+/// The token in the handshake of a legacy client that sends no opening line.
 fn handshake_token(line: &Bytes) -> Option<String> {
     let Ok(Incoming::One(Message::Request(request))) = Incoming::parse(line) else { return None };
     let is_handshake = request.method == toolyard_proto::Method::INITIALIZE;

@@ -1,8 +1,9 @@
 //! One posted message, from the bytes of its body to the running call: [`start`] reads from top to bottom.
 //!
-//! Type, size and nesting are checked, the envelope is parsed, and the era decides which code answers the message. The
-//! headers of a modern request repeat parts of its body and must agree with it. Nothing here is async, so the future
-//! that waits for the answer does not have to store the message.
+//! [`check_and_start`] first checks type, size and nesting, unless `post` has done so while it read the body. Then the
+//! envelope is parsed, and the era decides which code answers the message. The headers of a modern request repeat parts
+//! of its body and must agree with it. Nothing here is async, so the future that waits for the answer does not have to
+//! store the message.
 
 #[cfg(test)]
 mod tests;
@@ -152,8 +153,8 @@ pub(crate) fn origin(view: View, admitted: Admitted, client: ClientKey, meta: Re
     )
 }
 
-/// Checks that the headers repeat what the body states. A disagreement about the version is found before the version
-/// is judged.
+/// Checks that the headers repeat what the body states. A mismatch of the version is reported before a version that is
+/// not supported.
 fn check_headers(
     fields: Fields<'_>,
     method: &Method,

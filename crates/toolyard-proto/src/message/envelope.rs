@@ -32,7 +32,7 @@ pub(super) struct Envelope<'a> {
 }
 
 impl<'a> Envelope<'a> {
-    /// Nearly every message is read by the quick pass. The rest is oddly written, or wrong.
+    /// Nearly every message is read by the quick scan. serde reads the others, which have escapes or are invalid.
     pub(super) fn read(text: &'a str) -> Result<Self, serde_json::Error> {
         Self::scan(text).map_or_else(|| serde_json::from_str(text), Ok)
     }
@@ -96,7 +96,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
     }
 }
 
-/// Keeps `null` apart from "not there".
+/// Distinguishes `null` from an absent member.
 fn present<'de: 'a, 'a, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'a str>, D::Error> {
     <&'a RawValue>::deserialize(deserializer).map(|value| Some(value.get()))
 }

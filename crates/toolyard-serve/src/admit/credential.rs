@@ -1,4 +1,4 @@
-//! The credential that a connection presented last, and what came of it, so that it is checked once.
+//! The credential that a connection presented last, and the result of its check, so that it is checked once.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -9,7 +9,7 @@ use toolyard_model::PassedOn;
 
 use super::{Admitted, Judged, admitted};
 
-/// The credential that a connection presented last, what came of it, and where the connection comes from.
+/// The credential that a connection presented last, the result of its check, and the address of the client.
 #[derive(Default)]
 pub struct ConnectionCredential {
     client: Option<IpAddr>,

@@ -1,4 +1,4 @@
-//! Tokens that an issuer outside of the gateway made: who checks them, and what comes of it.
+//! Tokens of an external issuer: the trait that verifies them, and its verdicts.
 
 use std::fmt;
 use std::sync::Arc;

@@ -135,8 +135,8 @@ fn space<'b>() -> Space<'b> {
     [const { MaybeUninit::uninit() }; MOST_FIELDS]
 }
 
-/// A POST that came whole, with a length, and with no field that changes how the connection is used. It is served from
-/// the buffer. No request is refused here: hyper reads every other one from its first byte, rare or invalid.
+/// A POST that is completely in the buffer, has a content length, and has no field that changes how the connection is
+/// used. No request is refused here: hyper reads every other request, rare or invalid, from its first byte.
 struct PlainRequest<'b> {
     path: &'b str,
     fields: Fields<'b>,

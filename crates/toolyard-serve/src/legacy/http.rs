@@ -232,7 +232,7 @@ fn restore(endpoint: &Endpoint, id: &str, view: &View, admitted: &Admitted) -> O
     Some(session)
 }
 
-/// The response to a POST: JSON if there is nothing but answers, else a stream.
+/// The response to a POST: JSON if the first events are all of its answers, otherwise a stream.
 async fn first(mut reader: Reader, json: impl FnOnce(Vec<Rendered>) -> Option<HttpResponse>) -> HttpResponse {
     let empty_stream = || reply::events(ServeBody::empty());
     match poll_fn(|cx| reader.poll_first(cx)).await {

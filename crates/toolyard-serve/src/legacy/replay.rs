@@ -96,7 +96,7 @@ impl Streams {
         Arc::new(Self { resumable, keep_alive, counts, state: Mutex::new(state) })
     }
 
-    /// A stream for calls with so many answers to come, and its first reader.
+    /// Opens a stream for calls that will have this number of answers; returns its first reader.
     pub(crate) fn open(self: &Arc<Self>, answers: usize) -> Reader {
         let mut state = self.state();
         let number = state.next;

@@ -85,8 +85,7 @@ impl Questions {
         Poll::Pending
     }
 
-    /// The open questions as `inputRequests`; abandoned ones are left out. From now on
-    /// the client is away.
+    /// Returns the open questions as `inputRequests`, without abandoned ones. From now on the client is away.
     pub(super) fn leave(&self) -> Raw {
         let mut state = self.state();
         state.open.retain(|question| !question.reply.is_closed());
@@ -124,7 +123,7 @@ impl Questions {
         }
     }
 
-    /// The client is there again, on another request.
+    /// Connects the call to the request with which the client has returned.
     pub(super) fn attach(&self, back: &Arc<dyn Back>, token: Option<Raw>) {
         let mut state = self.state();
         state.token = Token::Replaced(token);

@@ -126,7 +126,7 @@ impl Outlet for CallLine {
     }
 }
 
-/// The way back to a modern client on a stream.
+/// The channel back to a modern client on a stream.
 pub(super) struct LineBack {
     pub(super) origin: Arc<Origin>,
     pub(super) subscription: Option<Id>,
@@ -181,7 +181,7 @@ pub(super) async fn write_lines(
         }
         queued_bytes.fetch_sub(written, Ordering::Relaxed);
     }
-    // The other side may be gone already.
+    // The client may have disconnected already.
     let _ = timeout(patience, write.shutdown()).await;
 }
 

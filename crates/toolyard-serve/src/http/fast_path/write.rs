@@ -56,7 +56,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> PlainConnection<S> {
         put_head(self.out.small(), &head, &framing, is_last);
         let sent = poll_fn(|cx| self.poll_body(cx, &mut body, &mut framing)).await?;
         drop(body);
-        // The client also gets what came before the body broke off.
+        // If the body broke off, the client still gets the part before.
         poll_fn(|cx| self.out.poll_flush(&mut self.stream, cx)).await?;
         sent
     }

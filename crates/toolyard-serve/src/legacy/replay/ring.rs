@@ -21,8 +21,8 @@ pub(super) struct Ring {
 }
 
 impl Ring {
-    /// If there are too many, the oldest is removed, an unread answer only if there is nothing else. A single
-    /// message is kept, however large: it may be the answer that the client reconnects for.
+    /// Adds a message. If there are too many, the oldest is removed; an unread answer is removed only if nothing else
+    /// is left. A single message is kept, however large: it may be the answer that the client reconnects for.
     pub(super) fn keep(&mut self, kept: Kept) {
         self.bytes += kept.item.message.len();
         self.kept.push_back(kept);
