@@ -5,8 +5,8 @@ use tokio::runtime::{Handle, RuntimeFlavor};
 /// With this many tools or more, work on all of them takes longer than a call may wait.
 const MANY_TOOLS: usize = 200;
 
-/// Does work on so many tools at once. If they are many, the calls that the same thread would have served are served by
-/// another one meanwhile.
+/// Does work on this number of tools. If there are many, another thread takes over the calls of this one in the
+/// meantime.
 pub(crate) fn beside_calls<T>(tools: usize, work: impl FnOnce() -> T) -> T {
     let has_other_threads =
         || Handle::try_current().is_ok_and(|handle| handle.runtime_flavor() == RuntimeFlavor::MultiThread);

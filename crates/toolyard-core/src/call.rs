@@ -81,6 +81,7 @@ pub struct Edits {
 }
 
 impl Edits {
+    /// Whether nothing is replaced.
     pub fn none(self) -> bool {
         self.uris.is_none() && !self.tasks
     }

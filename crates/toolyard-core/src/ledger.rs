@@ -66,8 +66,8 @@ pub(crate) struct Ledger {
     /// When an operator last looked at calls, in seconds since 1970. The payloads of calls are kept only while one
     /// does.
     watched_at: AtomicU64,
-    /// Sessions and connections that are open. Single requests over HTTP, where every call counts, are not
-    /// included, so their path has no lock.
+    /// Sessions and connections that are open. Single requests over HTTP are not included, so the path of their calls
+    /// has no lock.
     clients: Mutex<HashMap<ClientKey, Arc<ClientTally>>>,
 }
 
@@ -76,10 +76,10 @@ struct ClientTally {
     tally: Tally,
 }
 
-/// A modern request carries the description of its client, which holds all its bytes. It is not kept of larger ones.
+/// The origin of a modern request shares the buffer of the whole message. It is not kept for larger messages.
 const LARGEST_KEPT: usize = 16 * 1024;
 
-/// The origin of a request, if keeping it holds little memory.
+/// The origin of a request, if keeping it costs little memory.
 fn small_origin(origin: &Arc<Origin>, params: &Params) -> Option<Arc<Origin>> {
     (params.len() <= LARGEST_KEPT).then(|| origin.clone())
 }
@@ -248,7 +248,7 @@ impl Ledger {
     }
 }
 
-/// The name that a request asked for, as far as that may be in a record: the query of a URI may hold secrets.
+/// The name in a request, for its record. The query of a URI is left out, because it may hold secrets.
 fn requested_name(request: &Request) -> Option<Arc<str>> {
     let member = |key: &str| request.params.member(key).and_then(|name| name.as_string());
     let name = match request.method.as_str() {
@@ -283,7 +283,7 @@ impl OpenRecord {
         is_kept.then(Capture::default)
     }
 
-    /// A buffer for an answer of a later round in the bytes of its transport, because its state leads to the next.
+    /// A buffer for a relayed answer of a later round: its `requestState` identifies the next round.
     pub(crate) fn capture_state(&self) -> Option<Capture> {
         (self.open.as_ref()?.rounds() > 1).then(Capture::default)
     }

@@ -16,7 +16,7 @@ impl Gateway {
     }
 
     /// Uses only these shares of limits from now on, by the names of the limits. A limit that is made later begins with
-    /// an equal share for each of so many gateways.
+    /// one equal share of `gateways`.
     pub fn share_limits(&self, gateways: usize, shares: &HashMap<Arc<str>, LimitShares>) {
         self.rules().steps.set_shares(gateways, shares);
     }

@@ -1,5 +1,5 @@
 //! The pipeline that every call passes. The audit wraps the dispatch of every request; the other steps form the chain
-//! of a catalog entry, outermost first. Their order is written in [`Chains::build`] and nowhere else.
+//! of a catalog entry, outermost first. Only [`Chains::build`] defines their order.
 
 pub(crate) mod audit;
 pub mod deadline;

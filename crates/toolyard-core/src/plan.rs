@@ -79,7 +79,7 @@ pub struct Pings {
     pub every: Duration,
     /// How long an answer may take.
     pub wait: Duration,
-    /// After so many pings in a row without an answer, it counts as away.
+    /// The number of missed pings in a row after which an upstream counts as not responding.
     pub misses: u32,
 }
 

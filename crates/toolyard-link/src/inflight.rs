@@ -53,7 +53,7 @@ pub(crate) enum Addressee {
 pub(crate) struct InFlight<T> {
     flights: HashMap<u64, Flight<T>>,
     clients: HashMap<ClientKey, usize>,
-    /// The number of addressable calls whose client key may stand for several programs. Each counts as a client.
+    /// The number of addressable calls whose client key several programs may share. Each counts as a separate client.
     alone: usize,
     /// Addressable calls in order of age; may still hold calls that ended (see `tidy`).
     ages: VecDeque<u64>,

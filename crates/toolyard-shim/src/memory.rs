@@ -287,7 +287,7 @@ impl Memory {
         calls.map(|(id, call)| call.failed(id, why)).collect()
     }
 
-    /// How many calls of the client have been answered by now.
+    /// How many calls of the client have been answered.
     pub(crate) fn answers(&self) -> u64 {
         self.answers
     }

@@ -245,7 +245,7 @@ pub(crate) async fn refuse(why: &str) {
         memory.client_sent(line);
         limit = LAST_QUESTIONS;
     }
-    // The client may be gone, or read nothing.
+    // The client may have disconnected, or may not read.
     let _ = timeout(LAST_WRITE, write_lines(&mut stdout, memory.not_passed_on(why))).await;
 }
 

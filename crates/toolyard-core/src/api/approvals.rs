@@ -155,7 +155,7 @@ impl Gateway {
         Ok(id)
     }
 
-    /// Denies a call. A held tool stays held, so there is nothing to deny about it.
+    /// Denies a call. A held tool cannot be denied: it stays held until it is approved.
     fn deny(&self, id: &str) -> Result<Value, NotDecided> {
         let denied = self.shared().approvals.decide(id, false);
         denied.map(|_| json!({ "denied": id })).ok_or(NotDecided::Unknown)

@@ -14,7 +14,7 @@ impl Approvals {
         let mut state = self.state();
         let is_known = state.grants.iter().any(|known| known.is_shared && known.key() == grant.key());
         if !is_known {
-            // A call that waits for it here goes on.
+            // A call that waits here for this approval continues.
             let is_meant =
                 |pending: &Pending| pending.subject == grant.subject && pending.session == grant.session;
             state.pending.retain(|_, pending| !is_meant(pending));

@@ -62,8 +62,8 @@ pub(super) fn cut(arguments: &str) -> Option<Box<str>> {
     (arguments.len() > LISTED).then(|| arguments[..arguments.floor_char_boundary(LISTED)].into())
 }
 
-/// Cuts the `arguments` of a call that is shown after so many bytes. They are then a text, with `cut` and the size of
-/// the whole in `bytes` beside it.
+/// Cuts the `arguments` of a call after `most` bytes. They are then a text; `cut` and, in `bytes`, the size of the
+/// whole are added.
 pub fn shorten_arguments(call: &mut Value, most: usize) {
     let text = match &call["arguments"] {
         Value::Null => return,

@@ -30,7 +30,7 @@ pub(super) fn is_required(call: &Call, greeting: &Greeting) -> bool {
     declared && support.is_some_and(|support| support.as_bytes() == b"\"required\"")
 }
 
-/// Makes the task. A client that knows tasks gets the task; any other gets the result once it is there.
+/// Makes the task. A client that supports tasks gets the task; any other client waits for the result.
 pub(super) async fn run(call: &Call, lease: &Arc<Lease>, params: Raw) -> Answer {
     let link = lease.link();
     let ttl = u64::try_from(TTL.as_millis()).unwrap_or(u64::MAX);

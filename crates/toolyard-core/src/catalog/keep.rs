@@ -1,6 +1,5 @@
-//! Keeps the current snapshot. A change is worked into the next snapshot by the catalog's own task, on a thread where
-//! no call waits; calls use the snapshot that is there until it is swapped. Snapshots that were replaced are dropped
-//! here too, and never by a call.
+//! Keeps the current snapshot. The catalog's own task builds the next snapshot from changes, on a thread where no call
+//! waits; calls use the current one until it is swapped. Replaced snapshots are dropped here, too, and never by a call.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;

@@ -1,7 +1,8 @@
-//! Instances that write files about themselves: each is dialled, and is an upstream as long as its file is there.
+//! Instances that write files about themselves: the gateway connects to each, and keeps it as an upstream as long as
+//! its file exists.
 //!
-//! The folders are read when the system reports a change in them, and from time to time; where it reports nothing,
-//! twenty times a second.
+//! The folders are read when the system reports a change in them, and from time to time. If the system cannot report
+//! changes, they are read twenty times a second.
 
 use std::collections::HashMap;
 use std::io::Read as _;

@@ -78,7 +78,7 @@ impl SpanContext {
 /// The trace context in the `_meta` of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Caller {
-    /// Nothing that can be read.
+    /// No valid trace context.
     None,
     /// A trace that is recorded, and the caller's span in it.
     Recorded(TraceId, SpanId),

@@ -34,7 +34,7 @@ impl Key {
 /// The reader's position in a line of an event stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum LinePosition {
-    /// So many characters of `data:` have been seen.
+    /// This number of characters of `data:` has been read.
     Start(usize),
     Data,
     Other,
@@ -51,7 +51,7 @@ pub(crate) struct Verdict {
     in_text: bool,
     escaped: bool,
     was_text: bool,
-    /// The status of the message at hand, as far as it was read.
+    /// The status of the current message, by the part that was read.
     current: Option<Status>,
     /// The status of the answer.
     answer: Option<Status>,

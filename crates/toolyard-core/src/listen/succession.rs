@@ -57,7 +57,8 @@ impl Listeners {
         }
     }
 
-    /// A listener goes on at another upstream. It missed the updates of the resource before that.
+    /// Continues a subscription at the upstream that replaces the first. Updates of the resource in between were
+    /// missed.
     fn watch_on(
         &self,
         listener: &Listener,

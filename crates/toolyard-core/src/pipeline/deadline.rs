@@ -87,7 +87,7 @@ impl Step for Deadline {
     }
 }
 
-/// The error of a call whose time is over. With `goes_on`, its task continues after the wait for the result has ended.
+/// The error of a call that has timed out. With `goes_on`, it waited for the result of a task, which continues.
 fn overdue(subject: &str, bound: Expired, goes_on: bool) -> CallError {
     CallError::timeout(match bound {
         Expired::Idle(limit) | Expired::Hard(limit) if goes_on => format!(
@@ -165,8 +165,8 @@ pub struct Clock {
     on_timeout: Mutex<OnTimeout>,
 }
 
-/// What a step does with the error of a call whose time is over. Its own future is dropped then, because that cancels the
-/// call.
+/// What a step does with the error of a call that has timed out. The future of the step cannot do it, because it is
+/// dropped, which cancels the call.
 #[derive(Default)]
 struct OnTimeout(Option<Box<dyn FnOnce(CallError) -> BoxFuture<Answer> + Send>>);
 
@@ -197,7 +197,8 @@ impl Clock {
         })
     }
 
-    /// If the time is over, the answer is what `review` makes of the error. It must not hold the call, and so this clock.
+    /// If the call times out, its answer is the result of `review`. `review` must not hold the call, because the call
+    /// holds this clock.
     pub(super) fn set_on_timeout(
         &self,
         review: impl FnOnce(CallError) -> BoxFuture<Answer> + Send + 'static,
@@ -274,7 +275,7 @@ impl Clock {
         Paused { clock: self.clone() }
     }
 
-    /// The way back, watched by this clock.
+    /// Wraps the channel back to the caller: notifications restart the clock, and questions pause it.
     pub(crate) fn watch(
         self: &Arc<Self>,
         peer: Peer,

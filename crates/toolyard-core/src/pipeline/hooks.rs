@@ -126,7 +126,7 @@ async fn reviewed(after: Arc<After>, call: Call, next: Next) -> Answer {
 /// What is needed to run the hooks after a call.
 struct After {
     hooks: Arc<ToolHooks>,
-    /// Without what belongs to the call while it runs: a task outlives its call, and so do the hooks after a timeout.
+    /// Without peer, deadline and record: a task outlives its call, and so do the hooks after a timeout.
     call: Call,
     /// What the hooks before the call have seen, if any ran.
     seen: Option<Value>,
@@ -140,7 +140,7 @@ impl After {
         Arc::new(Self { hooks, call, seen, notes })
     }
 
-    /// The same review for the result of a task, when it is fetched.
+    /// Reviews the result of a task when it is fetched.
     fn later(self: Arc<Self>) -> Review {
         Arc::new(move |result| {
             let after = self.clone();

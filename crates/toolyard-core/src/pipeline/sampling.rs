@@ -113,7 +113,7 @@ impl Asked {
     }
 }
 
-/// The same client, with the capability that it has through the gateway.
+/// The origin of the call, with sampling declared: the gateway answers such questions for the client.
 fn able_to_sample(origin: &Origin) -> Arc<Origin> {
     let Origin { view, principal, client, revision, capabilities, .. } = origin;
     let able = Origin::new(view.clone(), principal.clone(), client.clone(), *revision)

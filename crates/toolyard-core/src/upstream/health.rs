@@ -77,7 +77,7 @@ pub(super) enum Sign {
     Answered,
     /// It did not answer in time.
     Silent,
-    /// The same, but something went wrong before: that is why it was asked.
+    /// It did not answer in time, and the ping was sent because of an earlier failure.
     SilentAndSuspect,
     /// It did not answer, but it has a call to work on.
     Busy,
@@ -86,7 +86,7 @@ pub(super) enum Sign {
 /// The consequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum HealthChange {
-    /// Nothing new.
+    /// No change.
     Same,
     /// The upstream is away for now: it gets no more calls, but is still pinged.
     Away,

@@ -1,6 +1,7 @@
-//! Links of their own for clients. If an upstream asks questions during calls, one channel for all clients leaves open
-//! which of them is meant; so each client gets a link of its own, and a request without a session has one for as
-//! long as it runs. They are made by the same connector and bounded; when all are in use, a call waits for one.
+//! Links that belong to one client. If an upstream asks questions during calls and all clients share one channel, it is
+//! not known which client a question is for. Therefore each client gets a link of its own, and a request without a
+//! session gets one for as long as it runs. The same connector makes them, and their number is limited: when all are in
+//! use, a call waits for one.
 //!
 //! Definitions, and announcements for all clients, still come from the shared link.
 
@@ -144,7 +145,8 @@ impl Pool {
         self.promised || (self.needed.load(Ordering::Relaxed) && can_be_asked(origin))
     }
 
-    /// Whether each client was promised its own, so that what it sets up belongs there too.
+    /// Whether the config gives each client its own link (`sharing = "client"`). Subscriptions and settings of a client
+    /// then belong to its own link, too.
     pub(super) fn is_promised(&self, shared: &dyn Link) -> bool {
         self.promised && shared.is_shared()
     }

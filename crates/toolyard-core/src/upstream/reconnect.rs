@@ -100,8 +100,8 @@ impl Backoff {
 }
 
 impl Upstream {
-    /// Waits until there is something to connect to, as far as that can be seen. After a while the connection is tried
-    /// all the same.
+    /// Waits until a program listens at the address, if this can be checked. After `POLL_LIMIT` the connection is tried
+    /// in any case.
     pub(super) async fn sighted(&self) {
         let (begun, mut pause) = (Instant::now(), MIN_POLL_INTERVAL);
         while let Err(why) = self.connector().look().await

@@ -30,7 +30,7 @@ pub enum Phase {
     SignIn,
     /// Tried only once a minute, or when a new hint about it arrives.
     Dead,
-    /// It only finishes what is under way. Nothing follows.
+    /// It finishes its calls in flight and is then removed. No phase follows.
     Ended,
     /// It does not run: the config or an operator has switched it off. No running upstream is in this phase.
     Disabled,

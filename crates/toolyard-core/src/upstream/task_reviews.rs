@@ -69,7 +69,7 @@ impl TaskReviews {
         known.tasks.get(&id).map(|task| task.reviews.clone()).unwrap_or_default()
     }
 
-    /// The status of a task for those who follow it: without a result that was not looked at.
+    /// The status of a task for its subscribers, without a result that hooks have not reviewed yet.
     pub(crate) fn status(&self, params: &Raw) -> Raw {
         let id = params.member("taskId").and_then(|id| id.as_string()).unwrap_or_default();
         let is_reviewed = self.0.lock().tasks.contains_key(&id);

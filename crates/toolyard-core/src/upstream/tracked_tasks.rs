@@ -153,7 +153,7 @@ impl TrackedTask {
         }
     }
 
-    /// Its time is over, and no client waits for its result.
+    /// Whether it has expired and has ended.
     fn is_forgotten(&self) -> bool {
         self.expires <= Instant::now() && self.state().ended.is_some()
     }

@@ -147,7 +147,7 @@ impl LineCutter {
     }
 }
 
-/// Lets so many lines through per window, and counts the rest.
+/// Passes on a limited number of lines per window, and counts the others.
 struct Gate {
     since: Instant,
     passed: u32,
@@ -157,7 +157,7 @@ struct Gate {
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Pass {
     Through,
-    /// Through; so many before it were dropped.
+    /// Passed on; this number of lines before it was dropped.
     After(u64),
     LeftOut,
 }

@@ -1,10 +1,10 @@
 //! The waker of one connection, which can be muted while a piece is taken from a response's body.
 //!
-//! Taking a piece makes hyper wake the task that drives the connection. That task is the one that takes the piece,
-//! and it drives the connection anyway when there is nothing left to take, so the wake would only cost another
-//! round. It is dropped here, at its source, where hyper hands it over: no other waker has seen it, so nothing
-//! between the connection and the task (a `FuturesUnordered`, for example) can mistake it for a wake that was
-//! passed on. Only the thread that takes the piece is muted; a wake by the socket comes from another thread.
+//! Taking a piece makes hyper wake the task that drives the connection. That task is the one that takes the piece, and
+//! it drives the connection anyway when no piece is left, so the wake would only cost another poll. The wake is dropped
+//! here, at its source: no other waker has received it, so nothing between the connection and the task (a
+//! `FuturesUnordered`, for example) can mistake it for a wake that was passed on. Only the thread that takes the piece
+//! is muted; a wake by the socket comes from another thread.
 
 use std::cell::Cell;
 use std::sync::Arc;

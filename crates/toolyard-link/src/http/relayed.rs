@@ -123,7 +123,7 @@ impl Client {
         self.unwanted(notification)
     }
 
-    /// The same, apart from progress.
+    /// Like [`refuses`](Self::refuses), but progress is not checked.
     pub(crate) fn unwanted(&self, notification: &Notification) -> Option<&'static str> {
         unwanted(notification, &self.origin)
     }

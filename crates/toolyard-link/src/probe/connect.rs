@@ -31,7 +31,7 @@ pub struct UpstreamTarget {
 #[derive(Clone, Debug)]
 pub enum Target {
     Child(ChildSpec),
-    /// Streamable HTTP, or what came before it where that is all it speaks.
+    /// Streamable HTTP, or HTTP+SSE if the server does not speak it.
     Http(HttpSpec),
     /// HTTP+SSE only.
     Sse(HttpSpec),
@@ -172,7 +172,7 @@ async fn open(
         Target::Child(spec) => child::connect(&plan, Source::Child(spec), first).await,
         Target::Socket(spec) => child::connect(&plan, Source::Socket(spec), first).await,
         Target::Sse(spec) => {
-            // It is older than the question.
+            // HTTP+SSE has only legacy servers, so the era need not be probed.
             let first = if let FirstProbe::Only(_) = first { first } else { FirstProbe::Only(Era::Legacy) };
             child::connect(&plan, Source::Sse(spec), first).await
         }

@@ -99,7 +99,7 @@ impl Driver<'_> {
 /// Spread randomly, so that many upstreams are not asked at one moment.
 pub(super) fn scattered(pause: Duration) -> Duration {
     let mut byte = [0];
-    // Without randomness the pause is merely less random.
+    // If the system returns no random byte, the pause has its minimum length.
     let _ = getrandom::fill(&mut byte);
     pause + pause / 2 * u32::from(byte[0]) / 255
 }

@@ -53,7 +53,7 @@ impl Outlets {
         definitions.switch_off(self.switches.of(id));
     }
 
-    /// Asks the catalog to look again. One waiting request is as good as many.
+    /// Asks the catalog to read the definitions again. If such a request waits already, no second one is needed.
     pub(crate) fn announce(&self) {
         let _ = self.changed.try_send(());
     }

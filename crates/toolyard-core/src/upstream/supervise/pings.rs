@@ -122,7 +122,7 @@ impl Driver<'_> {
         self.upstream.life.enter(Phase::Connecting, Some("it answers again".into()));
         self.upstream.life.enter(Phase::Active, None);
         self.upstream.life.list(true);
-        // Its announcements meanwhile may have been lost.
+        // Announcements that it sent while it was away may have been lost.
         self.dirty = ListKind::ALL.to_vec();
         self.outlets.announce();
     }
@@ -132,8 +132,8 @@ fn no_answer(wait: Duration) -> Reason {
     format!("no answer within {} s", wait.as_secs_f32()).into()
 }
 
-/// An upstream that answers is there, whatever the answer is. If it cannot be reached, as without a network, it may
-/// still be there, and is asked again; one that refuses connections is gone.
+/// Any answer shows that the upstream runs. One that cannot be reached, for example without a network, may still run
+/// and is pinged again; one that refuses connections has ended.
 fn outcome_of(answer: Answer, silent: &Reason) -> PingOutcome {
     match answer {
         Ok(_) => PingOutcome::Answered,

@@ -62,7 +62,7 @@ impl UpstreamSession {
         outcome
     }
 
-    /// The same, without remembering what the request sets up in the session.
+    /// Sends the request and waits for its answer, without recording what the request sets up in the session.
     pub(super) async fn exchange(
         self: &Arc<Self>,
         request: &LinkRequest,

@@ -28,7 +28,7 @@ const RUNNERS: usize = 16;
 /// How long closing may take.
 const GOODBYE: Duration = Duration::from_secs(2);
 
-/// How long calls under way may take when the link is let go, and how often they are looked at.
+/// How long calls under way may continue after the link is released, and how often they are checked.
 pub(super) const LAST_CALLS: Duration = Duration::from_hours(1);
 pub(super) const LOOK: Duration = Duration::from_millis(250);
 
@@ -333,8 +333,8 @@ async fn end_idle(pool: Arc<Pool>) {
     }
 }
 
-/// The gateway receives changes in its own session. When that is lost it opens another, and since changes may
-/// have been missed meanwhile, everything counts as changed.
+/// Receives changes in the gateway's own session. When that session is lost, the gateway opens another one and treats
+/// all lists as changed, because notifications may have been missed in between.
 async fn keep_listening(pool: Arc<Pool>, mut session: Arc<UpstreamSession>) {
     let origin = pool.parts.offer.origin();
     loop {

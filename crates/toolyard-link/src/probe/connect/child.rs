@@ -95,9 +95,9 @@ async fn probe(plan: &Plan<'_>, source: Source<'_>, silence: Silence) -> Result<
     })
 }
 
-/// The child did not answer `server/discover` in time, but accepted `initialize`. `server/discover` was sent first, so
-/// an answer to it is here by now, if there is one. If that is modern, the child is connected to again: what a
-/// connection that has received both will do is uncertain.
+/// Decides the era of a child that did not answer `server/discover` in time, but accepted `initialize`. Since
+/// `server/discover` was sent first, its answer has arrived by now, if there is one. If it is modern, a new
+/// connection is made: how a server behaves that has received both on one connection is not defined.
 async fn settle(
     plan: &Plan<'_>,
     source: Source<'_>,
