@@ -68,7 +68,7 @@ fn redacted(text: &str) -> String {
 
 fn hide_secrets(table: &mut dyn toml_edit::TableLike) {
     for (key, item) in table.iter_mut() {
-        let is_secret = toolyard_core::redact::redact(&mut json!({ key.get(): "x" }));
+        let is_secret = toolyard_core::redact::is_secret(key.get());
         if let Some(inner) = item.as_table_like_mut() {
             hide_secrets(inner);
         } else if let Some(tables) = item.as_array_of_tables_mut() {

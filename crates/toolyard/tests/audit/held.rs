@@ -12,16 +12,16 @@ use serde_json::{Value, json};
 use crate::gateway::{Gateway, Home, eventually};
 
 /// No wait of these tests takes longer.
-const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A server over HTTP that hands each call to the test, which answers it when it wants to.
-struct Upstream {
+pub(crate) struct Upstream {
     url: String,
     calls: Receiver<(TcpStream, Value)>,
 }
 
 impl Upstream {
-    fn start() -> Self {
+    pub(crate) fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}/mcp", listener.local_addr().unwrap());
         let (send, calls) = channel();
@@ -35,7 +35,7 @@ impl Upstream {
     }
 
     /// The connection of the next call, and the id of its request.
-    fn called(&self) -> (TcpStream, Value) {
+    pub(crate) fn called(&self) -> (TcpStream, Value) {
         self.calls.recv_timeout(PATIENCE).expect("the call reaches the upstream")
     }
 }
@@ -87,7 +87,12 @@ fn read_request(reader: &mut impl std::io::BufRead) -> Option<Value> {
 
 /// A gateway with this upstream, which is active.
 fn gateway(home: &Home, upstream: &Upstream) -> Gateway {
-    let config = format!("[audit]\nsync = \"full\"\n\n[upstreams.held]\nurl = \"{}\"\n", upstream.url);
+    gateway_with(home, upstream, "")
+}
+
+/// The same, with more keys of the section on the audit, and other sections.
+pub(crate) fn gateway_with(home: &Home, upstream: &Upstream, more: &str) -> Gateway {
+    let config = format!("[audit]\nsync = \"full\"\n{more}\n[upstreams.held]\nurl = \"{}\"\n", upstream.url);
     home.write(".config/toolyard/config.toml", &config);
     let gateway = home.start(&[]);
     eventually("the upstream is active", || {
@@ -101,16 +106,22 @@ fn address(gateway: &Gateway) -> &str {
 }
 
 fn get(gateway: &Gateway, path: &str) -> String {
-    let address = address(gateway);
-    let mut stream = TcpStream::connect(address).unwrap();
-    write!(stream, "GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n").unwrap();
     let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
+    ask(gateway, path, "").read_to_string(&mut answer).unwrap();
     answer
 }
 
+/// Sends a request with more lines in its head; its answer comes on the connection.
+pub(crate) fn ask(gateway: &Gateway, path: &str, lines: &str) -> BufReader<TcpStream> {
+    let address = address(gateway);
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: {address}\r\n{lines}Connection: close\r\n\r\n").unwrap();
+    BufReader::new(stream)
+}
+
 /// Sends a call of the tool; its answer comes on the connection.
-fn send_call(gateway: &Gateway) -> BufReader<TcpStream> {
+pub(crate) fn send_call(gateway: &Gateway) -> BufReader<TcpStream> {
     let address = address(gateway);
     let meta = json!({
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
@@ -131,7 +142,7 @@ fn send_call(gateway: &Gateway) -> BufReader<TcpStream> {
 }
 
 /// The statuses of the records that `toolyard audit` lists, the oldest first.
-fn statuses(home: &Home) -> Vec<String> {
+pub(crate) fn statuses(home: &Home) -> Vec<String> {
     let (code, lines, error) = home.run(&["audit", "--json", "--state-dir", "state"]);
     assert_eq!((code, error.as_str()), (0, ""));
     lines.lines().map(status).collect()

@@ -10,6 +10,7 @@ mod gateway;
 mod testkit;
 
 mod held;
+mod secrets;
 mod traces;
 
 use std::collections::HashSet;
