@@ -51,6 +51,8 @@ pub(crate) struct NodeRecord {
 pub(crate) struct ConditionRecord {
     pub(crate) state: String,
     pub(crate) reason: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) stderr: Option<String>,
     pub(crate) hint: Option<String>,
 }
 
@@ -60,7 +62,8 @@ impl ConditionRecord {
         let reason = state.reason.as_ref();
         Self {
             state: state.phase.as_str().to_owned(),
-            reason: reason.map(|reason| short(&reason.summary())),
+            reason: reason.map(|reason| short(&reason.without_stderr().summary())),
+            stderr: reason.and_then(Reason::stderr).map(short),
             hint: reason.and_then(Reason::hint).map(short),
         }
     }
@@ -68,11 +71,14 @@ impl ConditionRecord {
     /// As it is at the node that wrote it.
     pub(crate) fn condition(&self, node: &str) -> Option<Condition> {
         let reason = self.reason.as_ref().map(|reason| {
-            let reason = Reason::new(format!("{reason} (at the node `{node}`)"));
-            match &self.hint {
-                Some(hint) => reason.with_hint(hint.clone()),
-                None => reason,
+            let mut reason = Reason::new(format!("{reason} (at the node `{node}`)"));
+            if let Some(lines) = &self.stderr {
+                reason = reason.with_stderr(lines.clone());
             }
+            if let Some(hint) = &self.hint {
+                reason = reason.with_hint(hint.clone());
+            }
+            reason
         });
         Some(Condition { phase: Phase::parse(&self.state)?, reason })
     }

@@ -25,7 +25,7 @@ use crate::Gateway;
 use crate::event::{Followed, Reader};
 use crate::plan::UpstreamKind;
 use crate::report;
-use crate::status::{self, Totals, UpstreamStatus};
+use crate::status::{self, Stderr, Totals, UpstreamStatus};
 use crate::upstream::Upstream;
 
 pub use approvals::ApprovalsElsewhere;
@@ -151,11 +151,12 @@ fn own_routes() -> Vec<Route> {
     let secret = |path, summary, answer| Route::at_once(Method::GET, path, Who::Operator, summary, answer);
     vec![
         get("/status", "Version, process id, uptime and counts.", |one, _, _| ok(&one.status_json())),
-        get("/upstreams", "All upstreams with their state.", |one, _, _| {
-            ok(&json!({ "upstreams": status::all(&one.upstreams(), one.common()) }))
+        get("/upstreams", "All upstreams with their state.", |one, request, _| {
+            let stderr = Stderr::of(request.is_operator);
+            ok(&json!({ "upstreams": status::all(&one.upstreams(), one.common(), stderr) }))
         }),
-        get("/upstreams/{id}", "One upstream with the last steps of its life.", |one, _, at| {
-            one.upstream_json(at[0])
+        get("/upstreams/{id}", "One upstream with the last steps of its life.", |one, request, at| {
+            one.upstream_json(at[0], Stderr::of(request.is_operator))
         }),
         get(
             "/upstreams/{id}/definitions",
@@ -328,12 +329,12 @@ impl Gateway {
         (route.answer)(self, request, &captures).await
     }
 
-    fn upstream_json(&self, id: &str) -> Answered {
+    fn upstream_json(&self, id: &str, stderr: Stderr) -> Answered {
         let status = match self.find(id) {
             Some(found) => found.status(),
             None => self.disabled_status(id).ok_or_else(|| unknown(id))?,
         };
-        ok(&status.to_json_with_history())
+        ok(&status.to_json_with_history(stderr))
     }
 
     fn status_json(&self) -> Value {
@@ -421,7 +422,7 @@ impl Gateway {
 
     fn disable(&self, id: &str) -> Answered {
         if let Some(status) = self.disabled_status(id) {
-            return Ok(ControlResponse::json(&status.to_json()));
+            return Ok(ControlResponse::json(&status.to_json(Stderr::Shown)));
         }
         let upstream = self.managed(id)?;
         let _one_at_a_time = self.changing();
@@ -444,7 +445,7 @@ impl Gateway {
         };
         let Some(plan) = plan else {
             let upstream = self.find(id).ok_or_else(|| unknown(id))?;
-            return Ok(ControlResponse::json(&upstream.status().to_json()));
+            return Ok(ControlResponse::json(&upstream.status().to_json(Stderr::Shown)));
         };
         let old = self.rules();
         let next = self.make_stored(plan);
@@ -487,7 +488,8 @@ async fn next_event(reader: &mut Reader, principal: Option<&Principal>) -> Contr
             }
             Followed::Event { id, event } => {
                 if principal.is_none_or(|principal| event.what.is_visible_to(principal)) {
-                    let (name, data) = (event.what.name(), event.to_json().to_string());
+                    let (name, data) =
+                        (event.what.name(), event.to_json(Stderr::of(principal.is_none())).to_string());
                     return ControlEvent { id: Some(id), name, data };
                 }
             }

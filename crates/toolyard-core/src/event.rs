@@ -17,6 +17,7 @@ use toolyard_proto::{CallError, Reason};
 use crate::call::Trace;
 use crate::ledger::{Captured, OpenCall, Record};
 use crate::report::at;
+use crate::status::Stderr;
 use crate::upstream::state::Phase;
 
 /// How many events are kept for readers.
@@ -135,7 +136,7 @@ impl What {
 }
 
 impl Event {
-    pub fn to_json(&self) -> Value {
+    pub fn to_json(&self, stderr: Stderr) -> Value {
         let mut json = match &self.what {
             What::CallOpened { trace, record } => opened(trace, record),
             What::CallEnded { trace, record } => {
@@ -146,7 +147,7 @@ impl Event {
             What::Refused { record, .. } => record.to_json(),
             What::UpstreamChanged { upstream, from, to, reason } => json!({
                 "upstream": upstream, "from": from.as_str(), "to": to.as_str(),
-                "reason": reason.as_ref().map(Reason::summary), "hint": reason.as_ref().and_then(Reason::hint),
+                "reason": stderr.summary(reason.as_ref()), "hint": reason.as_ref().and_then(Reason::hint),
             }),
             What::CatalogChanged { upstreams } => json!({ "upstreams": upstreams }),
             What::ApprovalDecided { tool, principal, digest, by, is_approved } => json!({
@@ -420,7 +421,7 @@ mod tests {
     async fn read(reader: &mut Reader) -> Result<(String, String), u64> {
         match reader.next().await {
             Followed::Event { id, event } => {
-                Ok((id, event.to_json()["upstreams"][0].as_str().unwrap().to_owned()))
+                Ok((id, event.to_json(Stderr::Shown)["upstreams"][0].as_str().unwrap().to_owned()))
             }
             Followed::Lagged(missed) => Err(missed),
         }

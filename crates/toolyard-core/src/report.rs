@@ -11,7 +11,7 @@ use toolyard_proto::calendar;
 
 use crate::gateway::Gateway;
 use crate::ledger::{Ledger, Record};
-use crate::status::count;
+use crate::status::{Stderr, count};
 use crate::upstream::Upstream;
 
 type Section = (&'static str, Arc<dyn Fn() -> Value + Send + Sync>);
@@ -45,6 +45,7 @@ pub(crate) fn report(
     sections: &Sections,
     asking: Option<&Principal>,
 ) -> Value {
+    let stderr = Stderr::of(asking.is_none());
     let may_see = |other: &Arc<str>| asking.is_none_or(|asking| asking.name() == other);
     let recent = ledger.recent();
     let recent = recent.iter().filter(|record| may_see(&record.principal)).map(Record::to_json);
@@ -56,7 +57,7 @@ pub(crate) fn report(
     let mut report = Map::from_iter([
         ("version".into(), json!(env!("CARGO_PKG_VERSION"))),
         ("pid".into(), json!(std::process::id())),
-        ("upstreams".into(), upstreams.iter().map(|one| one.status().to_json_with_history()).collect()),
+        ("upstreams".into(), upstreams.iter().map(|one| one.status().to_json_with_history(stderr)).collect()),
         ("clients".into(), clients.collect()),
         ("calls".into(), recent.collect()),
     ]);

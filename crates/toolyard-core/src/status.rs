@@ -21,6 +21,25 @@ use crate::upstream::state::{Phase, PhaseChange, State};
 /// How many steps of an upstream's life are reported.
 const STEPS: usize = 10;
 
+/// Whether reasons have what a process wrote to stderr.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stderr {
+    Shown,
+    Hidden,
+}
+
+impl Stderr {
+    /// Only an operator may see it in the control API.
+    pub(crate) fn of(is_operator: bool) -> Self {
+        if is_operator { Self::Shown } else { Self::Hidden }
+    }
+
+    pub(crate) fn summary(self, reason: Option<&Reason>) -> Option<String> {
+        let reason = reason?;
+        Some(if self == Self::Shown { reason.summary() } else { reason.without_stderr().summary() })
+    }
+}
+
 /// One upstream at one moment.
 #[derive(Clone, Debug)]
 pub struct UpstreamStatus {
@@ -141,7 +160,7 @@ impl UpstreamStatus {
         }
     }
 
-    pub fn to_json(&self) -> Value {
+    pub fn to_json(&self, stderr: Stderr) -> Value {
         let state = &self.state;
         // Since when an upstream has been disabled is not recorded.
         let since = (state.phase != Phase::Disabled).then(|| at(state.since));
@@ -150,12 +169,12 @@ impl UpstreamStatus {
             "kind": self.kind,
             "state": state.phase.as_str(),
             "since": since,
-            "reason": state.reason.as_ref().map(Reason::summary),
+            "reason": stderr.summary(state.reason.as_ref()),
             "hint": state.reason.as_ref().and_then(Reason::hint),
             "failures": state.failures,
             "connectedAt": state.connected.map(at),
             "lastActivity": self.last_activity.map(at),
-            "health": self.health.to_json(),
+            "health": self.health.to_json(stderr),
             "listed": self.is_listed,
             "about": self.about,
             "tools": self.tools,
@@ -182,22 +201,22 @@ impl UpstreamStatus {
     }
 
     /// The same with the last steps of its life, newest first.
-    pub fn to_json_with_history(&self) -> Value {
+    pub fn to_json_with_history(&self, stderr: Stderr) -> Value {
         let step = |change: &PhaseChange| {
-            let reason = change.reason.as_ref().map(Reason::summary);
+            let reason = stderr.summary(change.reason.as_ref());
             json!({ "at": at(change.at), "from": change.from.as_str(), "to": change.to.as_str(), "reason": reason })
         };
-        let mut json = self.to_json();
+        let mut json = self.to_json(stderr);
         json["history"] = self.state.history.changes().rev().take(STEPS).map(step).collect();
         json
     }
 }
 
 /// All upstreams, those that do not run last. Without apps that have unregistered.
-pub(crate) fn all(upstreams: &[Arc<Upstream>], common: &Common) -> Vec<Value> {
+pub(crate) fn all(upstreams: &[Arc<Upstream>], common: &Common, stderr: Stderr) -> Vec<Value> {
     let present = upstreams.iter().filter(|upstream| !upstream.has_unregistered());
     let present = present.map(|upstream| upstream.status());
-    present.chain(common.disabled_statuses()).map(|status| status.to_json()).collect()
+    present.chain(common.disabled_statuses()).map(|status| status.to_json(stderr)).collect()
 }
 
 /// How much a gateway offers at one moment.

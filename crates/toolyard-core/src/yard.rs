@@ -17,7 +17,7 @@ use crate::lean;
 use crate::listen::Listeners;
 use crate::pipeline::Common;
 use crate::plan::{Connect, Connected, UpstreamKind, UpstreamPlan};
-use crate::status::{self, Totals};
+use crate::status::{self, Stderr, Totals};
 
 const SEARCH_LIMIT: usize = 10;
 /// A model that sees no definitions reads each one that is found.
@@ -183,7 +183,7 @@ impl Yard {
             Some("status") => self.status(&catalog, &snapshot, &listeners),
             Some("upstreams") => {
                 let common = self.common.get().and_then(Weak::upgrade).ok_or_else(gone)?;
-                json!({ "upstreams": status::all(&catalog.rules().upstreams, &common) })
+                json!({ "upstreams": status::all(&catalog.rules().upstreams, &common, Stderr::Shown) })
             }
             Some(lean::SEARCH) => return find(snapshot, request.origin.clone(), &arguments).await,
             other => return Err(CallError::invalid_params(format!("unknown tool {other:?}"))),

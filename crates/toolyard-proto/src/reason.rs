@@ -14,13 +14,15 @@ struct Parts {
     subject: Option<String>,
     what: String,
     cause: Option<String>,
+    /// The last lines that a process wrote to stderr, which not every reader may see.
+    stderr: Option<String>,
     hint: Option<String>,
 }
 
 impl Reason {
     /// A complete clause, such as "no answer within 10 s".
     pub fn new(what: impl Into<String>) -> Self {
-        Self(Box::new(Parts { subject: None, what: what.into(), cause: None, hint: None }))
+        Self(Box::new(Parts { subject: None, what: what.into(), cause: None, stderr: None, hint: None }))
     }
 
     /// A predicate of `subject`, such as "cannot be reached". Places that show the subject themselves use
@@ -50,11 +52,32 @@ impl Reason {
     /// Adds another reason as the cause, and takes over its hint.
     #[must_use]
     pub fn caused_by(self, inner: &Self) -> Self {
-        let outer = self.because(inner.summary());
+        let mut outer = self.because(inner.without_stderr().summary());
+        outer.0.stderr = outer.0.stderr.or_else(|| inner.0.stderr.clone());
         match inner.hint() {
             Some(hint) => outer.with_hint(hint),
             None => outer,
         }
+    }
+
+    /// Adds the last lines that a process wrote to stderr.
+    #[must_use]
+    pub fn with_stderr(mut self, lines: impl Into<String>) -> Self {
+        self.0.stderr = Some(lines.into());
+        self
+    }
+
+    /// The last lines that a process wrote to stderr, if they are part of the reason.
+    pub fn stderr(&self) -> Option<&str> {
+        self.0.stderr.as_deref()
+    }
+
+    /// The same for readers who may not see stderr output.
+    #[must_use]
+    pub fn without_stderr(&self) -> Self {
+        let mut reason = self.clone();
+        reason.0.stderr = None;
+        reason
     }
 
     /// Adds a remark in parentheses.
@@ -96,24 +119,19 @@ impl Reason {
 
     /// The failure and its cause, without the subject and without the hint.
     pub fn summary(&self) -> String {
-        match &self.0.cause {
-            Some(cause) => format!("{}: {cause}", self.0.what),
-            None => self.0.what.clone(),
-        }
+        let Parts { what, cause, stderr, .. } = &*self.0;
+        let what = cause.as_ref().map_or_else(|| what.clone(), |cause| format!("{what}: {cause}"));
+        stderr.as_ref().map_or_else(|| what.clone(), |lines| format!("{what}: stderr: {lines}"))
     }
 }
 
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Parts { subject, what, cause, hint } = &*self.0;
-        if let Some(subject) = subject {
+        if let Some(subject) = &self.0.subject {
             write!(f, "{subject} ")?;
         }
-        f.write_str(what)?;
-        if let Some(cause) = cause {
-            write!(f, ": {cause}")?;
-        }
-        match hint {
+        f.write_str(&self.summary())?;
+        match &self.0.hint {
             Some(hint) => write!(f, "; {hint}"),
             None => Ok(()),
         }
@@ -153,6 +171,20 @@ mod tests {
     fn a_plain_text_is_a_complete_clause() {
         let reason = Reason::from("it is starting").or_hint("wait").or_hint("do something else");
         assert_eq!((reason.to_string().as_str(), reason.is_predicate()), ("it is starting; wait", false));
+    }
+
+    #[test]
+    fn stderr_output_is_the_last_cause_and_can_be_left_out() {
+        let ended = Reason::of_upstream("files", "exited with status 3").with_stderr("no such file");
+        let reason =
+            Reason::new("`tools/list` failed").caused_by(&ended).noting("twice").with_hint("check it");
+        assert_eq!(
+            reason.to_string(),
+            "`tools/list` failed: exited with status 3 (twice): stderr: no such file; check it"
+        );
+        let shown = reason.without_stderr();
+        assert_eq!(shown.to_string(), "`tools/list` failed: exited with status 3 (twice); check it");
+        assert_eq!((reason.stderr(), shown.stderr()), (Some("no such file"), None));
     }
 
     #[test]

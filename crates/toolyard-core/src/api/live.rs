@@ -10,7 +10,7 @@ use toolyard_model::{ControlEvent, ControlRequest, ControlResponse, Principal};
 
 use super::calls;
 use crate::Gateway;
-use crate::status::UpstreamStatus;
+use crate::status::Stderr;
 
 /// How often a reader gets what has changed.
 const EVERY: Duration = Duration::from_secs(1);
@@ -74,7 +74,7 @@ impl LiveReader {
     }
 
     fn changed_upstreams(&mut self) -> (Vec<Value>, Vec<String>) {
-        let now = self.gateway.live_upstreams(self.is_first);
+        let now = self.gateway.live_upstreams(self.is_first, Stderr::of(self.asking.is_none()));
         let mut changed = Vec::new();
         let mut known = HashMap::with_capacity(now.len());
         for one in now {
@@ -117,9 +117,9 @@ fn without_samples(one: &Value) -> Value {
 
 impl Gateway {
     /// Every upstream with its latest sample, and at first with those of the last minutes.
-    fn live_upstreams(&self, with_samples: bool) -> Vec<Value> {
+    fn live_upstreams(&self, with_samples: bool, stderr: Stderr) -> Vec<Value> {
         let live = |upstream: &std::sync::Arc<crate::upstream::Upstream>| {
-            let mut json = upstream.status().to_json();
+            let mut json = upstream.status().to_json(stderr);
             json["latest"] = upstream.samples.latest();
             if with_samples {
                 json["samples"] = upstream.samples.to_json();
@@ -127,7 +127,7 @@ impl Gateway {
             json
         };
         let mut all: Vec<Value> = self.upstreams().iter().map(live).collect();
-        all.extend(self.common().disabled_statuses().iter().map(UpstreamStatus::to_json));
+        all.extend(self.common().disabled_statuses().iter().map(|one| one.to_json(stderr)));
         all
     }
 }

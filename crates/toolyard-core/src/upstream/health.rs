@@ -12,6 +12,7 @@ use toolyard_proto::Reason;
 
 use crate::plan::Pings;
 use crate::report::at;
+use crate::status::Stderr;
 
 /// The health of an upstream, as pings have shown it so far, over all its connections.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -56,7 +57,7 @@ impl Health {
         self.last_error = Some(reason.clone());
     }
 
-    pub fn to_json(&self) -> Value {
+    pub fn to_json(&self, stderr: Stderr) -> Value {
         json!({
             "healthy": self.is_healthy(),
             "lastPing": self.last_ping.map(at),
@@ -66,7 +67,7 @@ impl Health {
             "pings": self.pings,
             "answers": self.answers,
             "missed": self.missed,
-            "lastError": self.last_error.as_ref().map(Reason::summary),
+            "lastError": stderr.summary(self.last_error.as_ref()),
         })
     }
 }

@@ -117,8 +117,13 @@ impl From<ConnectError> for Reason {
         if error.tried.is_empty() {
             return error.reason;
         }
-        let tried: Vec<String> = error.tried.iter().map(Reason::summary).collect();
-        error.reason.noting(&format!("before that, it {}", tried.join("; it ")))
+        let tried: Vec<String> = error.tried.iter().map(|reason| reason.without_stderr().summary()).collect();
+        let stderr = error.tried.iter().rev().find_map(Reason::stderr);
+        let reason = match (error.reason.stderr(), stderr) {
+            (None, Some(lines)) => error.reason.with_stderr(lines),
+            _ => error.reason,
+        };
+        reason.noting(&format!("before that, it {}", tried.join("; it ")))
     }
 }
 
@@ -203,7 +208,7 @@ struct Plan<'a> {
 fn not_modern(name: &str, why: &Reason) -> ConnectError {
     let reason =
         Reason::of_upstream(name, "does not speak the modern protocol, which `era = \"modern\"` requires");
-    ConnectError::new(Trouble::Incompatible, reason.because(why.summary()).with_hint("remove `era`"))
+    ConnectError::new(Trouble::Incompatible, reason.caused_by(why).with_hint("remove `era`"))
 }
 
 /// The other side did not answer `method` in time.

@@ -44,7 +44,7 @@ impl Ending {
     pub(crate) fn reason(&self, name: &str) -> Reason {
         let reason = Reason::of_upstream(name, &self.what);
         match &self.stderr {
-            Some(stderr) => reason.because(format!("stderr: {stderr}")),
+            Some(stderr) => reason.with_stderr(stderr),
             None => reason,
         }
     }

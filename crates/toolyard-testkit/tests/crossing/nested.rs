@@ -10,6 +10,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use toolyard_core::event::{Event, Sink, Sinks, What};
 use toolyard_core::ledger::{Captured, OpenCall, Record};
+use toolyard_core::status::Stderr;
 use toolyard_core::{Connect, Connected, Plan, ProfilePlan, UpstreamKind, UpstreamPlan};
 use toolyard_model::{
     Answer, AnswerBody, BoxFuture, ClientKey, Handler, Origin, Peer, Principal, Request, View,
@@ -108,7 +109,7 @@ impl Sink for Records {
     fn call_ended(&self, call: &Arc<OpenCall>, record: &Record, _: Option<&Captured>) {
         let (trace, record) = (call.trace, Arc::new(record.clone()));
         let event = Event { at: SystemTime::now(), what: What::CallEnded { trace, record } };
-        self.0.lock().push(event.to_json());
+        self.0.lock().push(event.to_json(Stderr::Shown));
     }
 }
 

@@ -1,6 +1,6 @@
-//! Secrets in answers that are not whole JSON: where they are not shown.
+//! Secrets in answers that are not whole JSON, and in what a process writes to stderr: where they are not shown.
 
-use std::io::{Read as _, Write as _};
+use std::io::{BufRead as _, Read as _, Write as _};
 use std::net::TcpStream;
 
 use serde_json::{Value, json};
@@ -82,4 +82,39 @@ fn answer_with(mut held: &TcpStream, kind: &str, body: &str) {
     let length = body.len();
     write!(held, "HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\ncontent-length: {length}\r\n\r\n{body}")
         .unwrap();
+}
+
+#[test]
+fn reasons_have_stderr_output_only_for_an_operator() {
+    let home = Home::new();
+    let config = format!(
+        "[listen]\noperator_token = \"operator\"\n[upstreams.dies]\ncommand = \"sh\"\nargs = [\"-c\", \"echo {SECRET} >&2; exit 3\"]\n"
+    );
+    home.write(".config/toolyard/config.toml", &config);
+    let gateway = home.start(&[]);
+    let why = "exited with status 3";
+    eventually("the reason is known", || {
+        read(&gateway, "/api/v1/upstreams/dies").to_string().contains(why).then_some(())
+    });
+    // An id of another run: all events from the first on.
+    let resumed = "Last-Event-ID: other-1\r\n";
+    for (path, lines) in [
+        ("/api/v1/upstreams", ""),
+        ("/api/v1/upstreams/dies", ""),
+        ("/api/v1/report", ""),
+        ("/api/v1/live", ""),
+        ("/api/v1/events", resumed),
+    ] {
+        for (credentials, is_shown) in [("", false), (OPERATOR, true)] {
+            let mut answer = ask(&gateway, path, &format!("{lines}{credentials}"));
+            let line = loop {
+                let mut line = String::new();
+                assert!(answer.read_line(&mut line).unwrap() > 0, "{path} has no reason");
+                if line.contains(why) {
+                    break line;
+                }
+            };
+            assert_eq!(line.contains(SECRET), is_shown, "{path}: {line}");
+        }
+    }
 }
