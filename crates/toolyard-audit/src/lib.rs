@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 pub use api::routes;
-pub use read::{Found, Query, Reader, Verified};
+pub use read::{Follow, Found, Query, Reader, Verified};
 pub use sink::Audit;
 
 /// The name of the database in the state directory.

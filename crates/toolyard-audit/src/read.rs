@@ -122,6 +122,13 @@ impl Reader {
         Ok(rows.collect::<Result<_, _>>()?)
     }
 
+    /// The records of a search, and a way to read those that are written later. None of them is counted.
+    pub fn follow(&self, query: &Query) -> Result<(Vec<Value>, Follow<'_>), AuditError> {
+        let newest = self.newest()?;
+        let records = self.page(&Query { before: Some(newest + 1), ..query.clone() })?;
+        Ok((records, Follow { reader: self, query: Query { limit: None, ..query.clone() }, read: newest }))
+    }
+
     /// The records alone.
     pub(crate) fn page(&self, query: &Query) -> Result<Vec<Value>, AuditError> {
         let (mut clauses, mut values) = (vec![CALLS.to_owned()], Vec::new());
@@ -235,6 +242,29 @@ impl Reader {
     }
 }
 
+/// Reads the records of a search as they are written, each of them once.
+#[derive(Debug)]
+pub struct Follow<'a> {
+    reader: &'a Reader,
+    query: Query,
+    /// The number of the last record that was read, whether it fits or not.
+    read: i64,
+}
+
+impl Follow<'_> {
+    /// The records since the last time, the oldest first.
+    pub fn new_records(&mut self) -> Result<Vec<Value>, AuditError> {
+        let newest = self.reader.newest()?;
+        if newest == self.read {
+            return Ok(Vec::new());
+        }
+        let new = Query { after: Some(self.read), before: Some(newest + 1), ..self.query.clone() };
+        let records = self.reader.page(&new)?;
+        self.read = newest;
+        Ok(records)
+    }
+}
+
 /// Whether the columns of a record have what its text has. Times are compared as the text has them: to the millisecond,
 /// and durations to the microsecond.
 fn agrees(data: &str, row: &Row<'_>) -> rusqlite::Result<bool> {
@@ -281,6 +311,40 @@ fn ago(text: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Durability;
+    use crate::store::Store;
+
+    #[test]
+    fn each_record_is_followed_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(crate::FILE);
+        drop(Store::open(&path, Durability::Normal).unwrap());
+        let writer = Connection::open(&path).unwrap();
+        let write = |tool: &str| {
+            let sql = "INSERT INTO records (at, what, run, tool, principal, client, status, duration_us, data, hash)
+                VALUES (1, 'ended', 'r', ?1, 'ann', 'c', 'ok', 1, '{}', '')";
+            writer.execute(sql, [tool]).unwrap();
+        };
+        let ids = |records: Vec<Value>| -> Vec<i64> {
+            records.iter().map(|record| record["id"].as_i64().unwrap()).collect()
+        };
+        let reader = Reader::open(&path).unwrap();
+        let query = Query { tool: Some("a".into()), limit: Some(2), ..Query::default() };
+        for tool in ["a", "a", "b", "a"] {
+            write(tool);
+        }
+        let (found, mut follow) = reader.follow(&query).unwrap();
+        assert_eq!(ids(found), [4, 2], "the newest two");
+        assert!(follow.new_records().unwrap().is_empty());
+        for tool in ["a", "b", "a", "a"] {
+            write(tool);
+        }
+        assert_eq!(ids(follow.new_records().unwrap()), [5, 7, 8], "all that are new");
+        write("b");
+        assert!(follow.new_records().unwrap().is_empty());
+        write("a");
+        assert_eq!(ids(follow.new_records().unwrap()), [10]);
+    }
 
     #[test]
     fn a_record_that_is_not_an_object_is_shown_as_damaged() {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::anyhow;
 use clap::Args;
 use serde_json::Value;
-use toolyard_audit::{Query, Reader, Verified};
+use toolyard_audit::{AuditError, Follow, Query, Reader, Verified};
 
 use super::live;
 use crate::cli::Common;
@@ -65,7 +65,7 @@ pub(crate) struct AuditArgs {
 }
 
 pub(super) fn audit(common: &Common, args: &AuditArgs) -> Result<(), Failure> {
-    let reader = Reader::open(&file(common)?).map_err(|error| Failure::Other(anyhow!(error)))?;
+    let reader = Reader::open(&file(common)?).map_err(unreadable)?;
     if args.verify {
         return verify(&reader, args.json);
     }
@@ -80,17 +80,22 @@ pub(super) fn audit(common: &Common, args: &AuditArgs) -> Result<(), Failure> {
         limit: args.limit.or((!args.json).then_some(USUAL)),
         ..Query::default()
     };
-    let newest = reader.newest().map_err(|error| Failure::Other(anyhow!(error)))?;
-    let mut found = reader.search(&query).map_err(|error| Failure::Other(anyhow!(error)))?;
-    found.records.reverse();
-    if found.records.is_empty() && !args.follow && !args.json {
+    let (mut records, new) = reader.follow(&query).map_err(unreadable)?;
+    records.reverse();
+    if records.is_empty() && !args.follow && !args.json {
         say::line("no record fits");
     }
-    found.records.iter().for_each(|record| print(record, args.json));
+    for record in &records {
+        print(record, args.json);
+    }
     if args.follow {
-        follow(&reader, &Query { limit: None, ..query }, newest, args.json)?;
+        follow(new, args.json)?;
     }
     Ok(())
+}
+
+fn unreadable(error: AuditError) -> Failure {
+    Failure::Other(anyhow!(error))
 }
 
 fn file(common: &Common) -> Result<PathBuf, Failure> {
@@ -100,13 +105,10 @@ fn file(common: &Common) -> Result<PathBuf, Failure> {
     Ok(toolyard_audit::path(&folder))
 }
 
-fn follow(reader: &Reader, query: &Query, mut after: i64, json: bool) -> Result<(), Failure> {
+fn follow(mut new: Follow<'_>, json: bool) -> Result<(), Failure> {
     loop {
-        let query = Query { after: Some(after), ..query.clone() };
-        let found = reader.search(&query).map_err(|error| Failure::Other(anyhow!(error)))?;
-        for record in &found.records {
-            after = after.max(record["id"].as_i64().unwrap_or(after));
-            print(record, json);
+        for record in new.new_records().map_err(unreadable)? {
+            print(&record, json);
         }
         if say::is_lost() {
             return Ok(());
@@ -135,7 +137,7 @@ fn print(record: &Value, json: bool) {
 }
 
 fn verify(reader: &Reader, json: bool) -> Result<(), Failure> {
-    let verified = reader.verify().map_err(|error| Failure::Other(anyhow!(error)))?;
+    let verified = reader.verify().map_err(unreadable)?;
     let Verified { records, removed, last, broken } = &verified;
     if json {
         let broken = broken.map(|(id, why)| serde_json::json!({ "id": id, "why": why }));
