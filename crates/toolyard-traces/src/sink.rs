@@ -20,11 +20,14 @@ use crate::finished::Finished;
 /// How many calls that have ended can wait for the export.
 const QUEUE: usize = 4_096;
 
+type OpenSpans = HashMap<u64, Option<(TraceId, SpanId)>>;
+
 /// Exports calls as spans, on a task of the scope that it is given.
 pub struct Traces {
     queue: Mutex<Option<mpsc::Sender<Finished>>>,
-    /// The calls under way that are traced, by their number, so that calls that a tool makes are part of its trace.
-    open: Mutex<HashMap<u64, (TraceId, SpanId)>>,
+    /// The calls under way, by their number, so that calls that a tool makes are part of its trace. `None` for a call that
+    /// is not recorded: those that its tool makes are not recorded, either.
+    open: Mutex<OpenSpans>,
     sample: f64,
     counts: Arc<Counts>,
 }
@@ -42,7 +45,7 @@ impl Traces {
         self.queue.lock().take();
     }
 
-    fn open(&self) -> MutexGuard<'_, HashMap<u64, (TraceId, SpanId)>> {
+    fn open(&self) -> MutexGuard<'_, OpenSpans> {
         self.open.lock()
     }
 
@@ -51,7 +54,10 @@ impl Traces {
         let found = match caller(&call.params) {
             Caller::Recorded(trace, span) => Some((trace, span)),
             Caller::NotRecorded => return None,
-            Caller::None => call.trace.parent.and_then(|parent| self.open().get(&parent).copied()),
+            Caller::None => match call.trace.parent.and_then(|parent| self.open().get(&parent).copied()) {
+                Some(None) => return None,
+                parent => parent.flatten(),
+            },
         };
         let (mut trace, mut span) = ([0; 16], [0; 8]);
         getrandom::fill(&mut trace).and_then(|()| getrandom::fill(&mut span)).ok()?;
@@ -73,16 +79,18 @@ impl Sink for Traces {
     fn take(&self, _: &Event) {}
 
     fn call_opened(&self, call: &Arc<OpenCall>) -> Option<BoxFuture<Result<(), CallError>>> {
-        if let Some(context) = self.context_of(call) {
-            self.open().insert(call.trace.call, (context.trace, context.span));
+        let context = self.context_of(call);
+        let span = context.as_ref().map(|context| (context.trace, context.span));
+        self.open().insert(call.trace.call, span);
+        if let Some(context) = context {
             call.trace(context);
         }
         None
     }
 
     fn call_ended(&self, call: &Arc<OpenCall>, record: &Record, _: Option<&Captured>) {
-        let Some(finished) = Finished::of(call, record) else { return };
         self.open().remove(&call.trace.call);
+        let Some(finished) = Finished::of(call, record) else { return };
         let queue = self.queue.lock().clone();
         if queue.is_none_or(|queue| queue.try_send(finished).is_err()) {
             self.counts.dropped.fetch_add(1, Ordering::Relaxed);

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::gateway::{Gateway, Home};
+use crate::gateway::{Gateway, Home, eventually};
 use crate::testkit;
 
 /// The receiver of the testkit.
@@ -66,18 +66,24 @@ impl Drop for Spans {
 }
 
 const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
+const OTHER: &str = "1af7651916cd43dd8448eb211c80319c";
 const CLIENT: &str = "b7ad6b7169203331";
 
 /// Calls a tool with these members in `_meta`; the body of the answer.
 fn call(gateway: &Gateway, tool: &str, meta: &str) -> String {
+    call_with(gateway, "", tool, "{}", meta)
+}
+
+/// The same with more lines in the head of the request, and with arguments.
+fn call_with(gateway: &Gateway, head: &str, tool: &str, arguments: &str, meta: &str) -> String {
     let address = gateway.url.trim_start_matches("http://").split('/').next().unwrap();
     let body = format!(
-        r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":"{tool}","arguments":{{}},"_meta":{{{meta}"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{{}}}}}}}}"#
+        r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":"{tool}","arguments":{arguments},"_meta":{{{meta}"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{{}}}}}}}}"#
     );
     let mut stream = TcpStream::connect(address).unwrap();
     write!(
         stream,
-        "POST /mcp HTTP/1.1\r\nHost: {address}\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\nMCP-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/call\r\nMcp-Name: {tool}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
+        "POST /mcp HTTP/1.1\r\nHost: {address}\r\n{head}Content-Type: application/json\r\nAccept: application/json, text/event-stream\r\nMCP-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/call\r\nMcp-Name: {tool}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
         body.len()
     )
     .unwrap();
@@ -125,6 +131,30 @@ fn a_caller_that_does_not_record_is_respected_and_others_begin_traces() {
     let (status, ..) = gateway.wait();
     assert!(status.success());
     assert!(spans.seen.iter().all(|span| span["trace"] != TRACE), "{:?}", spans.seen);
+}
+
+#[test]
+fn a_call_that_a_tool_makes_is_part_of_its_trace_and_is_not_recorded_if_that_is_not() {
+    let (mut spans, home) = (Spans::receive(), Home::new());
+    let server = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/life/skill_server.py");
+    let more = format!(
+        "[listen]\ntoken = \"user\"\n[packs.sessions]\nprograms = [\"claude\"]\n[upstreams.one]\ncommand = \"python3\"\nargs = [\"{server}\", \"lamp\"]\nera = \"legacy\"\n"
+    );
+    let gateway = start(&home, &spans.url, "yard", &more);
+    let get = |trace: &str, flags: &str| {
+        let arguments = r#"{"name":"skill://one/lamp/SKILL.md"}"#;
+        let parent = format!(r#""traceparent":"00-{trace}-{CLIENT}-{flags}","#);
+        let head = "Authorization: Bearer user\r\n";
+        call_with(&gateway, head, "sessions__skill_get", arguments, &parent)
+    };
+    eventually("the server has its skill", || get(OTHER, "00").contains("Body of lamp").then_some(()));
+    assert!(get(TRACE, "01").contains("Body of lamp"));
+    let nested = spans.find(|span| span["name"] == "resources/read" && span["kind"] == "server");
+    assert_eq!(nested["trace"], TRACE, "{nested}");
+    gateway.signal(nix::sys::signal::Signal::SIGTERM);
+    assert!(gateway.wait().0.success());
+    let others: Vec<_> = spans.seen.iter().filter(|span| span["trace"] != TRACE).collect();
+    assert!(others.is_empty(), "{others:?}");
 }
 
 #[test]
