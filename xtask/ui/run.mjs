@@ -11,6 +11,8 @@ import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 
 import { startProtected } from "./protected.mjs";
+import { startStreaming } from "./streaming.mjs";
+import { checkTabs } from "./tabs.mjs";
 
 const [program, chromium, modules, pictures, ...flags] = process.argv.slice(2);
 const require = createRequire(join(modules, "x.js"));
@@ -145,8 +147,8 @@ async function hasNoLongTask(what) {
   check(longest <= (loadavg()[0] < 1.5 ? 100 : 300), `${what}: no task takes long (${Math.round(longest)} ms)`);
 }
 /** Calls a tool as a client beside the dashboard; the text of the answer. */
-function callBeside(name, args) {
-  const meta = { "io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": {} };
+function callBeside(name, args, more = {}) {
+  const meta = { ...more, "io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": {} };
   const headers = { "content-type": "application/json", accept: "application/json, text/event-stream", "mcp-protocol-version": "2026-07-28", "mcp-method": "tools/call", "mcp-name": name };
   const body = JSON.stringify({ jsonrpc: "2.0", id: 1, method: "tools/call", params: { name, arguments: args, _meta: meta } });
   return fetch(`${origin}/mcp`, { method: "POST", headers, body }).then((answer) => answer.text()).catch((error) => error.message);
@@ -415,11 +417,14 @@ await step("a call is copied as a command, made again and compared", async () =>
   check(added.includes("from the playground") && removed.includes("from the keyboard"), `the difference is shown: ${added} / ${removed}`);
   await isAccessible("compared calls");
 });
-await step("the page of a cluster shows nodes and owners", async () => {
-  // The program has no cluster; `cargo xtask cluster` checks what the API of one answers.
+/** The program has no cluster; `cargo xtask cluster` checks what the API of one answers. */
+async function mockCluster(one) {
   const nodes = [{ node: "east", address: "10.0.0.1:7777", self: true, alive: true, owns: 1, version: "0.1.0", sameConfig: true }, { node: "west", address: "10.0.0.2:7777", self: false, alive: true, silentMs: 400, owns: 1, version: "0.1.0", sameConfig: false, link: { by: "direct", connectMs: 1.5 } }, { node: "<b>north</b>", self: false, alive: false, silentMs: 20000, owns: 0, version: "0.1.0", sameConfig: true, link: { by: "none", error: "connection refused" } }];
   const owners = [{ id: "notes", kind: "stdio", node: "east", alive: true, fence: 3 }, { id: "many", kind: "stdio", node: "<b>north</b>", alive: false, fence: 1 }];
-  await page.route("**/api/v1/cluster", (route) => route.fulfill({ json: { node: "east", connected: true, leaseMsLeft: 9000, nodes, owners } }));
+  await one.route("**/api/v1/cluster", (route) => route.fulfill({ json: { node: "east", connected: true, leaseMsLeft: 9000, nodes, owners } }));
+}
+await step("the page of a cluster shows nodes and owners", async () => {
+  await mockCluster(page);
   await open("cluster");
   await page.waitForFunction(() => document.querySelectorAll("section[aria-label=Nodes] tbody tr").length === 3);
   check((await page.textContent("main")).includes("fails: connection refused"), "a broken link is named");
@@ -594,14 +599,90 @@ async function asksWithPage(far) {
   const text = await page.textContent("section[aria-label=Result]");
   check(text.includes("the secret is 42"), `the call goes on after the sign-in: ${text.slice(0, 300)}`);
 }
+await step("an answer that is an event stream has a tree, and a call keeps the revision of its upstream", async () => {
+  const far = await startStreaming();
+  await withConfig(`\n[upstreams.far]\nurl = ${JSON.stringify(far.url)}\n`, async () => {
+    await reload();
+    await open("yard");
+    await upstreamRow("far").locator(".badge.good", { hasText: "active" }).waitFor({ timeout: 30000 });
+    const received = await callBeside("far__stream", {}, { progressToken: "p1" });
+    check(received.includes("event: message") && received.includes("half way") && received.includes("s3cret"), `the client gets the stream as it is: ${received.slice(0, 300)}`);
+    await openCall("far:stream");
+    const summary = () => page.textContent("section[aria-label=Summary]");
+    check((await summary()).includes("upstream 2026-07-28"), `the upstream has its revision: ${await summary()}`);
+    const answer = page.locator("section[aria-label=Answer]");
+    check((await answer.getByRole("tab").allTextContents()).join() === "Tree,Formatted,Bytes", "the answer has a tree");
+    check((await answer.locator(".tree > details > summary").textContent()) === "[ 2 ]", "the tree has the two messages");
+    await answer.getByRole("tab", { name: "Formatted" }).click();
+    const formatted = await answer.textContent();
+    check(formatted.includes('"half way"') && formatted.includes('"token": "[redacted]"') && !formatted.includes("s3cret"), `messages are formatted, without secrets: ${formatted.slice(0, 500)}`);
+    await isAccessible("call with an event stream");
+    const shown = page.url();
+    far.becomeOld();
+    await page.evaluate(() => fetch("/api/v1/upstreams/far/restart", { method: "POST", headers: { authorization: `Bearer ${sessionStorage.getItem("toolyard-token")}` } }));
+    await page.waitForFunction(async () => (await (await fetch("/api/v1/upstreams/far")).json()).revision === "2025-06-18", null, { timeout: 30000, polling: 500 });
+    await open(new URL(shown).hash.slice(2));
+    await answer.waitFor();
+    check((await summary()).includes("upstream 2026-07-28"), `a later connection does not change what is shown of a call: ${await summary()}`);
+  });
+  far.stop();
+  await reload();
+});
+await step("a call with secrets is not made again without them", async () => {
+  await callBeside("notes__echo", { text: "signed in", password: "s3cret" });
+  await openCall("notes:echo");
+  await page.getByRole("link", { name: "Call again" }).click();
+  const raw = page.getByLabel("Arguments as JSON");
+  await raw.waitFor();
+  check((await raw.inputValue()).includes("[redacted]"), "the secret is not there");
+  const button = page.getByRole("button", { name: "Call", exact: true });
+  let sent = 0;
+  const count = (request) => { if (new URL(request.url()).pathname.startsWith("/mcp")) sent += 1; };
+  page.on("request", count);
+  await button.click();
+  await page.getByRole("alert").filter({ hasText: "The secrets of the call are not kept" }).waitFor();
+  await isAccessible("playground without the secrets of a call");
+  check(sent === 0 && (await page.locator("section[aria-label=Result]").count()) === 0, "nothing is sent");
+  await raw.fill('{"text": "signed in again", "password": "other"}');
+  await button.click();
+  await result();
+  check((await page.textContent("section[aria-label=Result]")).includes("signed in again") && sent === 1, "it is called with another value");
+  page.off("request", count);
+});
+await step("a page that is left reads nothing any more", async () => {
+  let release, isHeld = true;
+  const held = new Promise((resolve) => { release = resolve; });
+  const asked = [];
+  await open("yard");
+  await page.route("**/api/v1/approvals", async (route) => { asked.push(Date.now()); if (isHeld) await held; await route.continue(); });
+  const moreThan = async (number) => { while (asked.length <= number) await page.waitForTimeout(50); };
+  await page.evaluate(() => { location.hash = "#/approvals"; });
+  await page.getByRole("heading", { name: "Approvals" }).waitFor();
+  // One of them may be for the number in the navigation, which is asked for every three seconds.
+  const before = asked.length;
+  await moreThan(before + 1);
+  await page.evaluate(() => { location.hash = "#/yard"; });
+  await page.waitForSelector("section[aria-label=Upstreams]");
+  isHeld = false;
+  release();
+  const left = asked.length;
+  await moreThan(left + 2);
+  check(asked[left + 2] - asked[left] > 4000, `only the number in the navigation is asked for: ${asked[left + 2] - asked[left]} ms for three`);
+  await page.unroute("**/api/v1/approvals");
+});
 await step("pages work in the dark and at 400 pixels", async () => {
   const small = await browser.newContext({ ...settings, viewport: { width: 400, height: 800 }, colorScheme: "dark" });
   const one = await small.newPage();
   watch(one);
   await one.goto(url());
   await live(one);
-  for (const name of ["yard", "calls", "playground", "audit", "config", "agents", "approvals", "upstream/notes"]) {
+  await mockCluster(one);
+  const { calls } = await (await fetch(`${origin}/api/v1/calls`)).json();
+  const kept = `call/${calls.find((call) => call.hasDetails && call.method === "tools/call").call}`;
+  const parts = { [kept]: "section[aria-label=Answer]", cluster: "section[aria-label=Nodes] tbody tr" };
+  for (const name of ["yard", "calls", kept, "playground", "audit", "config", "agents", "approvals", "upstream/notes", "cluster"]) {
     await one.goto(`${origin}/ui/#/${name}`);
+    if (parts[name]) await one.waitForSelector(parts[name]);
     await one.waitForTimeout(300);
     check(await one.evaluate(() => document.documentElement.scrollWidth <= 400), `${name} is not wider than the window`);
     await one.evaluate(axe);
@@ -610,12 +691,7 @@ await step("pages work in the dark and at 400 pixels", async () => {
   }
   await small.close();
 });
-await step("eight tabs are live or paused", async () => {
-  const all = [];
-  for (let at = 0; at < 8; at += 1) { const one = await context.newPage(); await one.goto(`${origin}/ui/#/yard`, { timeout: 10000 }); all.push(one); }
-  for (const one of all) await one.waitForFunction(() => ["live", "paused"].includes(document.getElementById("connection").dataset.state), null, { timeout: 15000 });
-  for (const one of all) await one.close();
-});
+await step("eight tabs share a stream that survives its tab, and a hidden one pauses", () => checkTabs({ context, origin, check, watch, callBeside }));
 await step("a gateway that is killed and started again is back within five seconds", async () => {
   await open("yard");
   gateway.removeAllListeners("exit");

@@ -1,7 +1,7 @@
 // The programs that call, those that keep a session and those that do not, and what packs do in the background.
 
 import { get } from "./api.js";
-import { h, replace } from "./dom.js";
+import { h, lastOnly, replace } from "./dom.js";
 import { ago, duration, isFailure, time } from "./format.js";
 
 const columns = (...names) => h("thead", h("tr", names.map(([name, kind]) => h(`th${kind ?? ""}`, { scope: "col" }, name))));
@@ -49,7 +49,9 @@ export default function agents() {
   function drawWork(packs) {
     replace(work, packs.length ? packs.map((one) => h("tr", h("td.cell-name", one.pack), h("td.wrap", (one.work ?? []).map((name) => h("div", typeof name === "string" ? name : JSON.stringify(name)))), h("td.wrap", (one.children ?? []).map((child) => h("div", h("code", child.program), child.pid ? ` (process ${child.pid})` : ""))))) : empty(3, "No pack works in the background", "Agents that the agents pack starts, indexes of code and the like appear here."));
   }
+  const begin = lastOnly();
   async function load() {
+    const isLast = begin();
     try {
       const [{ sessions: open }, { clients = [], packs = [] }, { calls: last }] = await Promise.all([get("/sessions"), get("/report"), get("/calls")]);
       const counts = new Map(clients.map((one) => [one.client, one.calls]));
@@ -59,8 +61,8 @@ export default function agents() {
       drawOthers(callers(last.filter((call) => call.state === "ended"), known));
       drawWork(packs);
     } catch (error) { replace(sessions, empty(8, "The clients cannot be read", error.message)); }
-    timer = setTimeout(load, 3000);
+    if (isLast()) timer = setTimeout(load, 3000);
   }
   load();
-  return { title: "Agents", element, end: () => clearTimeout(timer) };
+  return { title: "Agents", element, end: () => { begin(); clearTimeout(timer); } };
 }

@@ -2,7 +2,7 @@
 
 import { get, offers, post } from "./api.js";
 import { showApprovals } from "./app.js";
-import { h, keyed, replace, toast } from "./dom.js";
+import { h, keyed, lastOnly, replace, toast } from "./dom.js";
 import { ago } from "./format.js";
 import { tree } from "./json.js";
 
@@ -15,14 +15,18 @@ export default function approvals(at, state) {
   const list = h("div.stack"), note = h("div");
   const element = h("div.stack", h("div.head", h("h1", "Approvals"), h("p", "Calls and changed tools that are held back until an operator allows or denies them.")), note, list);
   let timer;
+  const begin = lastOnly();
   async function load() {
+    const isLast = begin();
     try {
       if (!(await offers("/approvals"))) throw Object.assign(new Error(), { status: 404 });
       const all = waiting(await get("/approvals"));
+      if (!isLast()) return;
       showApprovals(all.length);
       replace(note, all.length ? null : h("div.panel", h("div.empty", h("b", "Nothing waits for you"), "A call appears here when a rule with do = \"approve\" leaves it to an operator.")));
       keyed(list, all, (one) => one.id, card, (element, one) => { element.querySelector("time").textContent = `${one.at ?? one.since ? `${ago(one.at ?? one.since)} ago` : ""}`; });
     } catch (error) {
+      if (!isLast()) return;
       replace(list);
       list.keyedRows = undefined;
       replace(note, h("div.panel", h("div.empty", h("b", error.status === 403 ? "Approvals are for operators" : "No call has to be approved"), error.status === 403 ? "Run `toolyard ui` in a terminal to sign in." : "No rule of this gateway asks an operator.")));
@@ -56,5 +60,6 @@ export default function approvals(at, state) {
       h("div.panel-body", one.rule ? h("p.dim", `Held by ${one.rule}`) : null, args));
   }
   load();
-  return { title: "Approvals", element, end: () => clearTimeout(timer) };
+  // A load that is under way ends with the page.
+  return { title: "Approvals", element, end: () => { begin(); clearTimeout(timer); } };
 }

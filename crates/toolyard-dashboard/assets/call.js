@@ -2,9 +2,9 @@
 
 import { get } from "./api.js";
 import { spansOf } from "./chart.js";
-import { copy, h, replace, tabs } from "./dom.js";
+import { copy, h, lastOnly, replace, tabs, toast } from "./dom.js";
 import { bytes, duration, statusBadge, time } from "./format.js";
-import { lineDiff, parse, payload, pretty } from "./json.js";
+import { REDACTED, lineDiff, parse, payload, pretty } from "./json.js";
 import { cancel } from "./calls.js";
 
 export default function call(at, state) {
@@ -12,9 +12,12 @@ export default function call(at, state) {
   const body = h("div.stack", h("p.dim", "Loading…"));
   const element = h("div.stack", h("div.head", h("a", { href: "#/calls" }, "Calls"), h("span.dim", "/"), h("h1", `Call ${id}`)), body);
   let timer;
+  const begin = lastOnly();
   async function load() {
+    const isLast = begin();
     try {
       const one = await get(`/calls/${encodeURIComponent(id)}`);
+      if (!isLast()) return;
       replace(body, page(one, state));
       if (one.state === "open") timer = setTimeout(load, 1000);
     } catch (error) {
@@ -22,7 +25,7 @@ export default function call(at, state) {
     }
   }
   load();
-  return { title: `Call ${id}`, element, end: () => clearTimeout(timer) };
+  return { title: `Call ${id}`, element, end: () => { begin(); clearTimeout(timer); } };
 }
 
 function page(one, state) {
@@ -72,13 +75,18 @@ export function asCommand(tool, args) {
   return `toolyard tools call ${/^[\w:.-]+$/.test(tool) ? tool : quoted(tool)} --args ${quoted(args)}`;
 }
 
+export async function copyCommand(tool, args) {
+  await copy(asCommand(tool, args));
+  if (args.includes(REDACTED)) toast(`Copied. Replace ${REDACTED} by the secret before you run it.`);
+}
+
 function buttons(one) {
   const params = one.request ? parse(one.request.text).value : null;
   const args = params ? JSON.stringify(params.arguments ?? {}) : null;
   const isTool = one.method === "tools/call" && one.tool;
   return h("div.row",
     one.state === "open" ? h("button.danger", { type: "button", onclick: () => cancel(one.call) }, "Cancel") : null,
-    isTool && args ? h("button", { type: "button", onclick: () => copy(asCommand(one.tool, args)) }, "Copy as command") : null,
+    isTool && args ? h("button", { type: "button", onclick: () => copyCommand(one.tool, args) }, "Copy as command") : null,
     isTool && args ? h("a.button", { href: `#/playground?tool=${encodeURIComponent(one.tool)}&args=${encodeURIComponent(args)}` }, "Call again") : null);
 }
 

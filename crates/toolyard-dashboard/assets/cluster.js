@@ -1,7 +1,7 @@
 // The cluster that this gateway is a node of: nodes, how they are reached, and which of them owns what.
 
 import { get } from "./api.js";
-import { h, replace } from "./dom.js";
+import { h, lastOnly, replace } from "./dom.js";
 import { duration } from "./format.js";
 
 const column = (text, name = "th") => h(name, { scope: "col" }, text);
@@ -31,7 +31,9 @@ export default function cluster() {
     table("Nodes", [column("Node"), column("State"), column("Link"), column("Lag", "th.num"), column("Owns", "th.num.hide-s"), column("Version", "th.hide-s"), column("Config")], nodes),
     table("Owners", [column("Upstream"), column("Kind"), column("Node"), column("Fence", "th.num")], owners));
   let timer;
+  const begin = lastOnly();
   async function load() {
+    const isLast = begin();
     try {
       const status = await get("/cluster");
       const problem = status.problem ? ` (${status.problem})` : "";
@@ -42,8 +44,8 @@ export default function cluster() {
     } catch (error) {
       note.textContent = error.status === 403 ? "The cluster is for operators: run `toolyard ui` in a terminal to sign in." : error.message;
     }
-    timer = setTimeout(load, document.hidden ? 5000 : 2000);
+    if (isLast()) timer = setTimeout(load, document.hidden ? 5000 : 2000);
   }
   load();
-  return { title: "Cluster", element, end: () => clearTimeout(timer) };
+  return { title: "Cluster", element, end: () => { begin(); clearTimeout(timer); } };
 }

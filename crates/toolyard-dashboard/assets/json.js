@@ -10,8 +10,22 @@ export function parse(text) {
   try { return { value: JSON.parse(text) }; } catch (error) { return { error: error.message }; }
 }
 
+/** The text that the gateway shows in place of a secret. */
+export const REDACTED = "[redacted]";
+
+/** A payload as a value: JSON, or the list of the messages of an event stream. */
+export function read(text) {
+  return /^(data|event|id|retry)?:/.test(text) ? { value: messages(text) } : parse(text);
+}
+
+/** The messages of an event stream. One that is not JSON, or is cut, is its text. */
+function messages(text) {
+  const found = text.split(/\r?\n\r?\n/).map((event) => event.split(/\r?\n/).filter((line) => line.startsWith("data:")).map((line) => line.slice(5).replace(/^ /, "")).join("\n"));
+  return found.filter((data) => data !== "").map((data) => parse(data).value ?? data);
+}
+
 export function pretty(text) {
-  const { value, error } = parse(text);
+  const { value, error } = read(text);
   return error ? text : JSON.stringify(value, null, 2);
 }
 
@@ -92,7 +106,7 @@ export function lineDiff(before, after) {
 /** A payload with a choice of tree and text. */
 export function payload(title, part) {
   const body = h("div.payload", { tabindex: "0", role: "region", "aria-label": `Text of the ${title.toLowerCase()}` });
-  const { value, error } = parse(part.text);
+  const { value, error } = read(part.text);
   const show = (form) => replace(body, form === "tree" && !error ? tree(value) : plain(form === "pretty" ? pretty(part.text) : part.text));
   const start = error ? "bytes" : "tree";
   show(start);

@@ -2,10 +2,10 @@
 
 import { authorization, get, readEvents } from "./api.js";
 import { setQuery } from "./app.js";
-import { asCommand } from "./call.js";
-import { after, copy, h, lastOnly, replace, tabs } from "./dom.js";
+import { copyCommand } from "./call.js";
+import { after, h, lastOnly, replace, tabs } from "./dom.js";
 import { duration, number } from "./format.js";
-import { payload, tree } from "./json.js";
+import { REDACTED, payload, tree } from "./json.js";
 import { form } from "./schema.js";
 
 const VERSION = "2026-07-28";
@@ -66,9 +66,15 @@ function bench(id, owner, tool, args) {
     }
     try { rawProblem.textContent = ""; return JSON.parse(raw.value); } catch (error) { rawProblem.textContent = `This is not JSON: ${error.message}`; return null; }
   }
+  /** A call that is made again has no secrets, because they are not kept. */
+  function hasRedacted(value) {
+    const has = mode === "raw" && JSON.stringify(value).includes(REDACTED);
+    if (has) rawProblem.textContent = `The secrets of the call are not kept: replace ${REDACTED} before you call.`;
+    return has;
+  }
   run.addEventListener("click", async () => {
     const value = read();
-    if (value === null) return;
+    if (value === null || hasRedacted(value)) return;
     abort = new AbortController();
     run.disabled = true;
     stop.hidden = false;
@@ -80,7 +86,7 @@ function bench(id, owner, tool, args) {
   show(mode);
   return [h("section.panel", { "aria-label": tool.name }, h("div.panel-head", h("h2.wrap", id), h("span.grow"), tabs("Arguments as", [["form", "Form"], ["raw", "Raw JSON"]], mode, show)),
     tool.description ? h("p.panel-body.dim.prose", tool.description.slice(0, 2000)) : null, place,
-    h("div.panel-body.row", run, stop, h("button.quiet", { type: "button", onclick: () => { const value = read(); if (value) copy(asCommand(id, JSON.stringify(value))); } }, "Copy as command"))), out];
+    h("div.panel-body.row", run, stop, h("button.quiet", { type: "button", onclick: () => { const value = read(); if (value) copyCommand(id, JSON.stringify(value)); } }, "Copy as command"))), out];
 }
 
 function pretty(text) {

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use http::StatusCode;
 use serde_json::{Value, json};
 use toolyard_model::{ControlRequest, ControlResponse, Origin, Principal};
+use toolyard_proto::Revision;
 
 use super::Answered;
 use crate::Gateway;
-use crate::ledger::{Details, Ended, Mark, OpenCall, to_milliseconds};
+use crate::ledger::{Captured, Details, Ended, Mark, OpenCall, to_milliseconds};
 use crate::redact;
 
 /// How many calls one answer lists.
@@ -45,7 +46,7 @@ impl Gateway {
         ledger.watch();
         if let Some(open) = self.open_call(id) {
             let mut json = open.to_json();
-            put_details(self, &mut json, &open, None);
+            put_details(&mut json, &open, None);
             return Ok(ControlResponse::json(&json));
         }
         let wanted: Option<u64> = id.parse().ok();
@@ -55,7 +56,7 @@ impl Gateway {
         let mut json = to_json(found);
         if let Some(details) = &found.1.details {
             let Details { call, answer } = &**details;
-            put_details(self, &mut json, call, answer.as_ref());
+            put_details(&mut json, call, answer.as_ref());
         }
         Ok(ControlResponse::json(&json))
     }
@@ -101,20 +102,13 @@ fn program(origin: &Origin) -> Option<String> {
     info.member("title").or_else(|| info.member("name"))?.as_string()
 }
 
-fn put_details(
-    gateway: &Gateway,
-    json: &mut Value,
-    call: &OpenCall,
-    answer: Option<&crate::ledger::Captured>,
-) {
+fn put_details(json: &mut Value, call: &OpenCall, answer: Option<&Captured>) {
     let Origin { view, revision, client_info, .. } = &*call.origin;
     json["hasDetails"] = json!(true);
     json["client"] = json!(client_info);
     json["view"] = json!(format!("/mcp/{view}").trim_end_matches('/'));
     json["clientRevision"] = json!(revision.as_str());
-    let upstream = call.record.upstream.as_deref().and_then(|id| gateway.find(id));
-    json["upstreamRevision"] =
-        json!(upstream.and_then(|one| Some(one.definitions()?.greeting.revision.as_str())));
+    json["upstreamRevision"] = json!(call.upstream_revision().map(Revision::as_str));
     let (text, is_redacted) = redact::payload(call.params.as_bytes());
     json["request"] =
         json!({ "text": text, "bytes": call.params.len(), "redacted": is_redacted, "whole": true });
