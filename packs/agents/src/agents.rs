@@ -15,7 +15,7 @@ use crate::config::{Config, MODEL, Program, TypeConfig};
 use crate::run::{Job, Live, Question, worktree};
 use crate::store::{Run, Status, Store, now};
 
-/// How often a run that is waited for is looked at.
+/// How often a wait for a run checks whether the run has ended.
 const LOOK_AGAIN: Duration = Duration::from_secs(2);
 /// Why a run is cancelled that an agent has started.
 const PARENT_ENDED: &str = "the agent that started it has ended";
@@ -122,7 +122,7 @@ impl Agents {
         Ok(run)
     }
 
-    /// Whether the agent that calls has ended meanwhile. Nothing would end what it starts now.
+    /// Whether the calling agent has ended in the meantime. A run that it starts now would have no parent to end it.
     fn has_ended(&self, live: &HashMap<String, Arc<Live>>, context: &Context) -> Result<bool, ToolError> {
         let Some(caller) = context.caller().runs.pop() else { return Ok(false) };
         Ok(!live.contains_key(&caller) && self.store.is_own(&caller)?)
@@ -149,8 +149,8 @@ impl Agents {
         family
     }
 
-    /// Waits until a run has ended. If a user waits, it meanwhile puts the questions of the run, and of those below it,
-    /// to this user. An agent decides nothing for other agents.
+    /// Waits until a run has ended. If a user waits, the user is asked the questions of the run and of those below it.
+    /// An agent is not asked: it must not decide for other agents.
     pub(crate) async fn wait(&self, context: &Context, run: &Run) -> Result<Run, ToolError> {
         let mut steps = 0_u32;
         let is_user = context.caller().runs.is_empty();

@@ -60,8 +60,8 @@ impl Known {
 pub(crate) struct History(Vec<Vec<String>>);
 
 impl Histories {
-    /// The history of a project as far as it is known. It is read in the background, so that no search waits for git:
-    /// it is empty at first, or if the project is not a repository, or if git cannot be run.
+    /// The known history of a project. It is read in the background, so that no search waits for git. It is empty at
+    /// first, and if the project is not a repository or git cannot be run.
     pub(crate) fn of(&self, host: &Host, root: &Path) -> Arc<History> {
         let mut all = self.0.lock();
         let known = all.entry(root.to_owned()).or_default();

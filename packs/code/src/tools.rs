@@ -139,7 +139,7 @@ impl Code {
     }
 
     /// Empties the stored index of a project with the vectors of one provider; returns whether there was anything in
-    /// it. A watcher or another gateway that has it open goes on with the same, empty index.
+    /// it. A watcher or another gateway that has it open continues with the same, empty index.
     pub(crate) fn clear_index(&self, place: &Place, provider: Option<&str>) -> Result<bool, ToolError> {
         let (root, provider) = (place.project.root(), self.provider(provider)?);
         // One that is damaged cannot be opened.

@@ -69,7 +69,7 @@ impl Filter {
 #[derive(Debug)]
 pub(crate) struct Found {
     pub(crate) lines: Vec<Line>,
-    /// How many lines fit and are not among these, because only so many were asked for.
+    /// How many matching lines are left out because of the limit.
     pub(crate) left_out: usize,
     /// The number to ask for what comes next: that of the last line here if later ones were left out, else that of the
     /// last line that was printed.

@@ -1,4 +1,4 @@
-//! A word that is looked for in the bytes of lines, in upper or lower case, without a copy of the line.
+//! Searches the bytes of lines for a word, ignoring case, without copying the line.
 
 /// The bytes of texts and of JSON, the most frequent ones first. Other bytes are rare.
 const FREQUENT: &[u8] = b"\" etaoinsrhldcumfpgwybv0-1:_.2k3xj456789qz";

@@ -38,7 +38,7 @@ pub(crate) fn redact(text: &str) -> String {
     text
 }
 
-/// The beginning of a text, without secrets: so many characters, and `…` if there are more.
+/// The first `most` characters of a text, without secrets, and `…` if there are more.
 pub(crate) fn beginning(text: &str, most: usize) -> String {
     let end = text.char_indices().nth(most).map_or(text.len(), |(at, _)| at + MARGIN);
     let kept = up_to(text, end);

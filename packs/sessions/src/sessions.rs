@@ -12,7 +12,7 @@ use crate::config::{Config, Program};
 use crate::owner::is_own;
 use crate::transcript::Transcript;
 
-/// Files of one program that are looked at. If there are more, the newest ones are.
+/// How many transcripts of one program are read. If there are more, the newest are.
 const MOST_FILES: usize = 20_000;
 
 /// The state that all tools share.
@@ -130,7 +130,7 @@ pub(crate) fn real(path: &Path) -> PathBuf {
     std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
 }
 
-/// The newest files of transcripts below a folder, at most so many, newest first.
+/// The newest transcripts below a folder, at most `most`, the newest first.
 fn newest(folder: &Path, program: Program, most: usize) -> Vec<PathBuf> {
     let mut found = BinaryHeap::new();
     collect(folder, program, 5, most, &mut found);

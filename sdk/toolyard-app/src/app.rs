@@ -101,7 +101,7 @@ impl App {
         Self::sharing(name, &Arc::new(tools))
     }
 
-    /// The same, with tools that are used elsewhere too.
+    /// Like [`new`](Self::new), for tools that are used elsewhere, too.
     pub fn sharing<S: Send + Sync + 'static>(name: &str, tools: &Arc<ToolSet<S>>) -> Self {
         let shared = tools.clone();
         let serve_http = Box::new(move |address: String| -> BoxFuture<Result<Server, ServeError>> {

@@ -18,10 +18,10 @@ use crate::{FILE, Inside, Jail, JailError, TEMPORARY};
 
 /// A draft is written at least this often.
 const OLD: Duration = Duration::from_hours(1);
-/// How many folders are remembered as swept before all are looked at again.
+/// How many folders are remembered as swept. Beyond that, all are swept again.
 const MOST_FOLDERS: usize = 10_000;
 
-/// The folders that were looked at. Once in the life of a jail is enough, and a folder may hold thousands of files.
+/// The folders that were swept. Each is swept once in the life of a jail, because it may hold thousands of files.
 #[derive(Debug, Default)]
 pub(crate) struct Swept(Mutex<HashSet<(u64, u64)>>);
 

@@ -17,16 +17,16 @@ const MOST_LINKS: usize = 40;
 /// The treatment of a link as the last part.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Last {
-    /// Its target is meant.
+    /// The link is followed to its target.
     Follow,
-    /// The link itself is meant.
+    /// The link itself is used.
     Keep,
 }
 
 /// An open folder and a name in it.
 pub(crate) struct Place {
     pub(crate) parent: OwnedFd,
-    /// `.` where the folder itself is meant, which only happens for the root and for links to folders.
+    /// `.` for the folder itself, which only happens for the root and for links to folders.
     pub(crate) name: OsString,
 }
 

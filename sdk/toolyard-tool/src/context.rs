@@ -41,7 +41,7 @@ pub use tools::{ToolAnswer, Tools};
 /// How much progress a partial result counts as: the protocol requires progress to grow.
 const PARTIAL_STEP: f64 = 1e-6;
 
-/// One call: who made it, whether it is still wanted, and the way back while it runs.
+/// One call: its caller, whether it was cancelled, and the channel back to the client.
 ///
 /// Take it as `&Context` (or `Context`, to keep it) in any function under `#[tool]`. Cloning is cheap.
 ///
@@ -117,7 +117,7 @@ impl Context {
         Self::make(request, peer, set, None)
     }
 
-    /// For a call whose client comes back for the result later.
+    /// The context of a call that runs as a task: its client fetches the result later.
     pub(crate) fn in_task(request: &Request, task: &Arc<Task>, set: Arc<Surroundings>) -> Self {
         Self::make(request, Peer::new(task.clone()), set, Some(task.clone()))
     }
@@ -248,14 +248,13 @@ impl Context {
         self.0.ending.has_come()
     }
 
-    /// Waits until the client no longer wants the answer. `'static`, so that what was started elsewhere can
-    /// wait for it too.
+    /// Waits until the call is cancelled. The future is `'static`, so that work on another task can wait for it, too.
     pub fn cancelled(&self) -> impl Future<Output = ()> + Send + 'static {
         self.0.ending.watch().cancelled_owned()
     }
 
-    /// Ends the HTTP stream; the client reconnects for the rest after that time, so that a long call need not hold
-    /// a connection. Only HTTP clients of 2025-11-25 can do that; for all others nothing happens.
+    /// Ends the HTTP stream; the client reconnects for the answer after `come_back_after`, so that a long call need not
+    /// keep a connection open. Only HTTP clients of 2025-11-25 can do that; for all others it has no effect.
     pub fn hang_up(&self, come_back_after: Duration) {
         self.0.peer.hang_up(come_back_after);
     }

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::schema;
 use crate::{Content, ToolError};
 
-/// A value that a tool function may return, bare or as the good half of a `Result`: any value that derives
+/// A value that a tool function may return, alone or as the `Ok` value of a `Result`: any value that derives
 /// `Serialize` and `JsonSchema`, [`Content`], or [`WithText`].
 ///
 /// ```

@@ -29,8 +29,8 @@ pub fn clamp(schema: &mut Schema) {
 /// Marks a text that is a path.
 pub(crate) const PATH: &str = "x-toolyard-path";
 
-/// Makes a key of a [`Pack`](crate::Pack)'s configuration a path, or a list of paths: a relative one is meant
-/// from the folder of the file that it is written in, not from wherever the program was started.
+/// Makes a key of a [`Pack`](crate::Pack)'s configuration a path, or a list of paths: a relative one
+/// starts at the folder of the file that contains it, not at the working directory of the program.
 ///
 /// ```
 /// use std::path::PathBuf;

@@ -1,5 +1,5 @@
-//! Seals the state that travels through the client between the rounds of a call. It is not secret, the client gave most
-//! of it; the seal shows that it comes back unchanged, and for the same call.
+//! Seals the state that the client keeps between the rounds of a call. The state is not secret, since most of it is
+//! from the client; the seal proves that it is returned unchanged, and for the same call.
 
 use data_encoding::BASE64URL_NOPAD;
 use ring::hmac::{self, HMAC_SHA256};

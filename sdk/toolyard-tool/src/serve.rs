@@ -136,7 +136,7 @@ impl Server {
         Ok(server)
     }
 
-    /// [`start`](Self::start) for a set that is also used elsewhere: it goes on when the server ends.
+    /// [`start`](Self::start) for a set that is also used elsewhere: the set stays in use when the server ends.
     ///
     /// ```
     /// # use std::sync::Arc;

@@ -38,7 +38,7 @@ fn known(name: &str) -> Option<Usual> {
     Some(Usual { tier, may_spawn, model, tools })
 }
 
-/// The same, and what holds for a type with another name.
+/// The defaults of a type: those of a well-known name, or of any other.
 fn usual(name: &str) -> Usual {
     known(name).unwrap_or(Usual { tier: Tier::Expensive, may_spawn: false, model: None, tools: SEARCH })
 }

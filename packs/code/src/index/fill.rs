@@ -26,8 +26,8 @@ pub(super) struct Filling {
 }
 
 impl Index {
-    /// Computes the vectors that are missing, batch by batch; returns whether all chunks have one then. Searches and
-    /// updates go on meanwhile.
+    /// Computes the missing vectors, batch by batch; returns whether all chunks have one then. Searches and updates
+    /// continue in the meantime.
     pub(crate) async fn fill(
         &self,
         go_on: &(dyn Fn() -> bool + Sync),

@@ -38,7 +38,7 @@ impl Terms {
         Self(alternatives)
     }
 
-    /// The parts that are looked for, each once.
+    /// The parts that a result should have, each once.
     pub(crate) fn wanted(&self) -> Vec<&str> {
         distinct(self.0.iter().flat_map(|one| &one.wanted))
     }

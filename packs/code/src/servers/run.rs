@@ -26,7 +26,7 @@ const SHUTDOWN: Duration = Duration::from_secs(2);
 /// Changes are passed on when none has come for this long.
 const DEBOUNCE: Duration = Duration::from_millis(200);
 const PULL: Duration = Duration::from_secs(20);
-/// How often memory and idle time are looked at.
+/// How often memory and idle time are checked.
 const CHECK: Duration = Duration::from_secs(10);
 /// The end of the error output that is kept.
 const MAX_STDERR: usize = 4 * 1024;

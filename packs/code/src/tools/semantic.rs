@@ -141,7 +141,7 @@ pub(crate) fn answers(
     })
 }
 
-/// The same with the files that changed along with those of the best results. The history is read meanwhile, but the
+/// Adds the files that changed together with those of the best results. The history is read in the background and the
 /// search does not wait for it, so the first answers may lack them.
 pub(crate) fn with_related(
     code: &Code,

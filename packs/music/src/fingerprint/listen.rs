@@ -68,7 +68,7 @@ impl Listener {
     }
 }
 
-/// A file that wants hours left out is invalid.
+/// The number of samples in `lead` seconds. Only an invalid file has a lead of 10 s or more, which is ignored.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,

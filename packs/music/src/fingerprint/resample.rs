@@ -22,7 +22,8 @@ pub(super) struct Resampler {
     kernel: Vec<f64>,
     /// Samples that the next output may still need.
     held: Vec<f32>,
-    /// The position of the next output: samples after the first one held, and so many parts of [`RATE`] more.
+    /// The position of the next output, counted from the first held sample: whole samples, and a fraction in parts of
+    /// [`RATE`].
     place: (usize, u64),
 }
 

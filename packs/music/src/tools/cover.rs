@@ -101,7 +101,7 @@ pub(crate) fn embed(
     })
 }
 
-/// The picture that is meant, checked.
+/// The picture that the arguments name, checked.
 pub(crate) fn picture(library: &Library, args: &EmbedCover) -> Result<(Picture, &'static str), ToolError> {
     picture::make(bytes(library, args)?, args.picture_type, args.description.clone())
 }

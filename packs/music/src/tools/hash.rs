@@ -49,7 +49,8 @@ pub(crate) fn fs_hash(
     Ok(WithText::new(Hash { path: path.to_string(), algorithm: "sha256".into(), sha256, bytes }, text))
 }
 
-/// The checksum and how much was read, at most a little more than the limit: a file may grow meanwhile.
+/// The checksum and the number of bytes that were read: a little more than the limit at most, because the file may grow
+/// while it is read.
 pub(crate) fn sha256(file: &mut File, context: &Context) -> Result<(String, u64), ToolError> {
     let mut hasher = Sha256::new();
     let mut piece = vec![0; PIECE];

@@ -10,7 +10,7 @@ const MOST_BYTES: usize = 64 << 10;
 const MOST_DEPTH: usize = 16;
 
 /// The frontmatter of a file; nothing if it has none, or if it is not a plain mapping. References within it are not
-/// followed, since a few of them can stand for gigabytes.
+/// followed, because a few of them can expand to gigabytes.
 pub(crate) fn read(text: &str) -> Option<Map<String, Value>> {
     let block = block(text).filter(|block| block.len() <= MOST_BYTES)?;
     let mut parser = Parser::new_from_str(block);

@@ -17,7 +17,7 @@ use crate::redact;
 use crate::sessions::Sessions;
 use crate::transcript::Transcript;
 
-/// Text around a word that is shown: so much before it, and twice as much from its beginning.
+/// How many characters are shown before a found word; twice as many are shown from its beginning on.
 const AROUND: usize = 160;
 /// At how many places a word is looked for outside secrets.
 const MOST_PLACES: usize = 8;

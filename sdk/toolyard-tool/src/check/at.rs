@@ -97,7 +97,7 @@ impl<'a> At<'a> {
         self.blame_or(problems, what, || format!("the whole {what}"));
     }
 
-    /// The same, with another message for the whole value, which has no name.
+    /// Adds a problem at this path, or `whole` if the path is empty: the value as a whole has no name.
     pub(super) fn blame_or(&self, problems: &mut Problems, what: &str, whole: impl FnOnce() -> String) {
         match self.path() {
             path if path.is_empty() => problems.add_general(whole()),

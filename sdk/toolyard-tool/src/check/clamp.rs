@@ -60,7 +60,8 @@ fn apply_to_items(checker: &Checker, keywords: &Map<String, Value>, items: &mut 
     }
 }
 
-/// Of several forms, applies the one that is meant; if that is not obvious, the first that fits after clamping.
+/// Of several forms, applies the one that the value can be meant as; if several are possible, the first that fits after
+/// clamping.
 fn apply_forms(checker: &Checker, forms: &[Value], value: &mut Value, at: &At<'_>) {
     let meant: Vec<&Value> = forms.iter().filter(|form| forms::may_be_meant(checker, form, value)).collect();
     if let [only] = meant.as_slice() {

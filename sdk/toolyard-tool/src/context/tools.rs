@@ -284,7 +284,7 @@ fn failed(error: &CallError) -> ToolError {
     ToolError::new(error.to_string())
 }
 
-/// The way back to the caller of this call.
+/// The channel back to the caller of this call.
 struct ToCaller {
     context: Context,
 }

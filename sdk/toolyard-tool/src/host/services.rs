@@ -36,7 +36,7 @@ impl fmt::Debug for LimitedWork {
     }
 }
 
-/// A limit that lets nothing more wait, or that was waited for too long.
+/// The error of a limit whose queue is full, or of a wait that took too long.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("limit `{limit}`: {reason}")]
 pub struct Limited {

@@ -287,8 +287,8 @@ impl Task {
     }
 }
 
-/// The way back of a call that runs as a task: questions wait until the client asks about the task. A task has no
-/// progress or log messages; they reach the caller only until the call becomes one.
+/// The channel back to the client of a task: questions wait until the client asks about the task. A task has no
+/// progress or log messages; they reach the caller only until the call becomes a task.
 impl Back for Task {
     fn notify(&self, notification: Notification) {
         let call = self.state().call.clone();

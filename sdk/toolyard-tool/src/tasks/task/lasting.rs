@@ -196,7 +196,7 @@ impl Lasting {
         Ok(snapshot)
     }
 
-    /// The task goes on in memory, and clients see that it is not stored.
+    /// The task continues in memory, and clients see that it is not stored.
     fn failed(&self, task: &Task, error: &TaskStoreError) {
         tracing::error!(task = %task.id, %error, "could not store a task");
         let version = {
