@@ -216,7 +216,7 @@ impl Reader {
 
     /// Checks every record against its hash, and each of its columns against what was recorded.
     pub fn verify(&self) -> Result<Verified, AuditError> {
-        // One state of the database, whatever is removed meanwhile.
+        // A transaction, so that records that are removed in the meantime are still seen.
         let state = self.0.unchecked_transaction()?;
         let (anchor, removed): (String, i64) =
             state.query_row("SELECT anchor, removed FROM chain", [], |row| Ok((row.get(0)?, row.get(1)?)))?;

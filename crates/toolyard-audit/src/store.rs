@@ -109,8 +109,8 @@ impl Store {
     }
 }
 
-/// How many records to remove until the others take a tenth less than allowed, judged by their average size. Zero if
-/// they take no more than allowed.
+/// How many records to remove so that the others take 90 % of the limit, estimated by their average size. Zero if they
+/// are within the limit.
 fn surplus(connection: &Connection, max_bytes: u64) -> rusqlite::Result<i64> {
     let used = used_bytes(connection)?;
     if used <= max_bytes {
@@ -129,7 +129,7 @@ fn used_bytes(connection: &Connection) -> rusqlite::Result<u64> {
     Ok(u64::try_from(pages * pragma("page_size")?).unwrap_or(0))
 }
 
-/// The chain goes on from the last record that is removed.
+/// Removes records, and sets the anchor of the chain to the hash of the last one.
 fn remove(transaction: &Transaction<'_>, up_to: i64) -> rusqlite::Result<usize> {
     let anchor: String =
         transaction.query_row("SELECT hash FROM records WHERE id = ?1", [up_to], |row| row.get(0))?;

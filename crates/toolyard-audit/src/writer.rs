@@ -17,7 +17,7 @@ use crate::{AuditOptions, Durability};
 const BATCH: usize = 256;
 /// How long the first record of a batch waits for others, where no call waits for it.
 const GATHER: Duration = Duration::from_millis(50);
-/// How often old records are looked for, whether or not there are new ones.
+/// How often old records are removed, whether or not there are new ones.
 const PRUNE_EVERY: Duration = Duration::from_mins(1);
 
 /// Where to confirm that a record is committed.
@@ -53,7 +53,7 @@ pub(crate) struct Counts {
     pub(crate) failed: AtomicU64,
 }
 
-/// When old records are looked for, and what time it is then.
+/// How often old records are removed, and the clock that decides which are old.
 pub(crate) struct Clock {
     pub(crate) every: Duration,
     pub(crate) now: Box<dyn Fn() -> SystemTime + Send>,

@@ -57,7 +57,7 @@ impl fmt::Debug for SecretUse<'_> {
     }
 }
 
-/// The source of a server, as far as its values depend on it.
+/// The properties of a server's source on which its values depend.
 pub(crate) struct Context<'a> {
     pub project: Option<&'a Path>,
     pub inputs: &'a [Input],

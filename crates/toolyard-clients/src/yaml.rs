@@ -20,7 +20,7 @@ pub(crate) fn value(text: &str) -> Option<Map<String, Json>> {
     }
 }
 
-/// The same with positions, as far as lines show them: those of the keys at the top and of the entries of a section.
+/// The keys at the top level and the entries of each section, with their positions.
 pub(crate) fn keys(text: &str) -> Result<Vec<Key>, String> {
     let root: Json = yaml_serde::from_str(text).map_err(|error| error.to_string())?;
     let root = match root {

@@ -74,7 +74,7 @@ pub fn https(identity: Option<&Identity>) -> io::Result<HttpsConnector<Dialer>> 
         .wrap_connector(Dialer::from_env()))
 }
 
-/// The same, which also opens plain connections for `http://` addresses.
+/// A connector for HTTPS that also opens plain connections for `http://` addresses.
 pub fn https_or_http() -> io::Result<HttpsConnector<Dialer>> {
     Ok(HttpsConnectorBuilder::new()
         .with_tls_config(config(None)?)

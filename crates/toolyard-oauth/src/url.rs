@@ -17,7 +17,7 @@ pub(crate) fn form(pairs: &[(&str, &str)]) -> String {
     form_urlencoded::Serializer::new(String::new()).extend_pairs(given).finish()
 }
 
-/// The first value of `key` in a query. A key that comes twice counts as missing: which of them is meant is unclear.
+/// The value of `key` in a query. A duplicate key counts as missing, because it is unclear which value is meant.
 pub(crate) fn query_value(query: &str, key: &str) -> Option<String> {
     let mut values = form_urlencoded::parse(query.as_bytes()).filter(|(name, _)| name == key);
     let first = values.next()?.1.into_owned();

@@ -66,7 +66,7 @@ impl Exporter {
         }
     }
 
-    /// Everything that comes within a moment, up to the size of a batch. `None` when nothing more can come.
+    /// The calls that end within `GATHER`, up to the size of a batch. `None` when the queue is closed.
     async fn next_batch(&mut self) -> Option<Vec<Finished>> {
         let mut batch = vec![self.queue.recv().await?];
         let until = Instant::now() + GATHER;

@@ -24,7 +24,7 @@ const FRESH: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_secs(10);
 /// How long another process may take to refresh a credential that has expired or was rejected.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Principals beyond so many share no cache: the one used longest ago is loaded again.
+/// How many principals have their credential in memory. Beyond that, the one used longest ago is dropped.
 const MOST_KEEPERS: usize = 1_000;
 
 /// The credential of one owner for one server.
@@ -142,8 +142,8 @@ impl Keeper {
         }
     }
 
-    /// The server refused a request that was sent with `used`. Returns what to send instead, or nothing if OAuth is
-    /// not what it wants; an error of kind [`Kind::SignIn`] if only the user can help.
+    /// Handles the refusal of a request that was sent with `used`. Returns the header to send instead, or `None` if the
+    /// server does not require OAuth; an error of kind [`Kind::SignIn`] if the user must sign in.
     pub async fn renew(
         self: &Arc<Self>,
         used: Option<&HeaderValue>,
@@ -273,7 +273,7 @@ impl Keeper {
         }
     }
 
-    /// The first refusal. A server that does not offer OAuth wants something else.
+    /// Handles the first refusal. Returns `None` for a server that does not offer OAuth.
     async fn first_sign_in(&self, challenge: &Challenge) -> Result<Option<HeaderValue>, Error> {
         if challenge.resource_metadata.is_none() {
             match discover(&self.http, &self.target, challenge).await {

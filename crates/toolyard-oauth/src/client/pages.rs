@@ -1,4 +1,4 @@
-//! Sign-ins that a running gateway offers: a page to begin at, and the address that the browser comes back to.
+//! Sign-ins that a running gateway offers: a start page, and the address to which the browser is redirected.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -53,7 +53,7 @@ pub struct Waiting {
 pub enum Page {
     /// Go on to this address.
     Redirect(String),
-    /// Ask before going on: whose sign-in this is, where, and the path that goes on.
+    /// Ask before continuing: the owner of the sign-in, the issuer, and the path that continues.
     Confirm {
         owner: String,
         target: String,
@@ -131,8 +131,8 @@ impl SignIns {
         if path == CALLBACK { self.callback(query).await } else { Page::NotFound }
     }
 
-    /// A shared or local sign-in goes on at once. One of a principal is confirmed first: another person could have
-    /// been sent the link, and would then sign in on behalf of that principal.
+    /// A shared or local sign-in continues at once. A sign-in of a principal must be confirmed first: if the link has
+    /// reached another person, that person would sign in on behalf of the principal.
     fn start(&self, id: &str, confirmed: bool) -> Page {
         let Some(pending) = self.get(id) else { return Page::NotFound };
         let owner = pending.keeper.owner();

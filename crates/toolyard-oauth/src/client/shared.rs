@@ -87,7 +87,7 @@ impl Vault {
         self.adopted(name, own, latest).await
     }
 
-    /// The same, but an error while the others cannot be asked.
+    /// Like [`agreed`](Self::agreed), but fails while the other gateways cannot be asked.
     pub(super) async fn agreed_by_all(
         &self,
         name: &str,

@@ -145,7 +145,7 @@ impl Vault {
         Ok(self.agreed(&name, own).await?.and_then(Stored::credential))
     }
 
-    /// The same, but an error while others that share it cannot be asked.
+    /// Like [`credential`](Self::credential), but fails while other gateways that share it cannot be asked.
     pub(crate) async fn credential_of_all(
         &self,
         owner: &str,

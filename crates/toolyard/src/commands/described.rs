@@ -10,7 +10,7 @@ use super::install::own_program;
 use super::openapi;
 use crate::failure::{Failure, refused};
 
-/// How a described server is started or reached, and what is worth knowing about it.
+/// How a described server is started or reached, and notes for the user.
 pub(super) struct Described {
     pub(super) definition: Definition,
     pub(super) notes: Vec<String>,

@@ -259,7 +259,7 @@ impl Client {
         Self::own_with(None, settings, ConnectContext::with_folders)
     }
 
-    /// The same, but packs may run programs of this project, because the user asks for it.
+    /// Like `of_own`, but packs may run programs of this project, because the user asks for it.
     pub(super) fn of_own_trusting(common: &Common, settings: &Settings, project: PathBuf) -> Self {
         let with_folders = |context: ConnectContext, folder| context.with_folders_trusting(folder, project);
         Self::own_with(opened(common, settings), settings, with_folders)
@@ -306,7 +306,7 @@ impl Client {
         self.request_with(Raw::empty_object(), view, method, params, headers, peer).await
     }
 
-    /// The same, as a client that can answer the questions of these capabilities.
+    /// Sends a request as a client that declares these capabilities.
     pub(super) async fn request_with(
         &self,
         capabilities: Raw,
@@ -454,12 +454,12 @@ impl Client {
         self.read("/report").await
     }
 
-    /// The same, once no upstream is being connected any more.
+    /// The states of all upstreams, once none of them is connecting any more.
     pub(super) async fn settled(&self) -> Result<Vec<UpstreamState>> {
         self.states_once(|state| !state.is_under_way()).await
     }
 
-    /// The same, once the offers of all upstreams are known, from now or from the last time.
+    /// The states of all upstreams, once the definitions of each are known, stored ones included.
     pub(super) async fn known(&self) -> Result<Vec<UpstreamState>> {
         self.states_once(UpstreamState::is_known).await
     }

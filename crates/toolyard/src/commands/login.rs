@@ -156,7 +156,8 @@ async fn redirect(callback: &Callback, sign_in: &SignIn, may_paste: bool) -> Res
     }
 }
 
-/// The query of the first pasted address that has one. At the end of the input only the browser can come.
+/// The query of the first pasted address that has one. At the end of the input, only the redirect of the browser can
+/// arrive, so this never returns.
 async fn pasted() -> Result<Redirect> {
     let mut lines = tokio::io::BufReader::new(tokio::io::stdin()).lines();
     while let Some(line) = lines.next_line().await? {

@@ -48,7 +48,7 @@ pub(super) struct Readers {
 }
 
 impl Readers {
-    /// Without a socket where none can be made: then the log cannot be read from elsewhere.
+    /// Listens for readers. If no socket can be made, the log cannot be read by other processes.
     pub(super) fn open(client: &Arc<Client>, run: &str, scope: &Scope) -> Self {
         let places = Arc::new(Semaphore::new(MOST as usize));
         let listener = path().and_then(|path| {

@@ -33,7 +33,7 @@ pub(super) struct Run {
     pub(super) socket: Option<PathBuf>,
 }
 
-/// This run among those that others see, until it is dropped.
+/// The entry of this run in the folder that other processes read, until it is dropped.
 pub(super) struct Entry {
     path: PathBuf,
     _file: File,

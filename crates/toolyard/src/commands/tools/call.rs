@@ -93,7 +93,7 @@ fn whole(args: &CallArgs) -> Result<Option<String>, Failure> {
     Ok(Some(text))
 }
 
-/// Calls the tool, and again with the answers of the user as long as it asks.
+/// Calls the tool, and calls it again with the user's answers for as long as it asks questions.
 async fn send(client: &Client, tool: &Tool, arguments: Value, quiet: bool) -> Result<Raw, Failure> {
     let base: Raw =
         json!({ "name": tool.own, "arguments": arguments, "_meta": { "progressToken": 1 } }).into();
@@ -113,7 +113,7 @@ async fn send(client: &Client, tool: &Tool, arguments: Value, quiet: bool) -> Re
     Err(refused(format!("{} asked {MOST_ROUNDS} times without finishing", tool.canonical()), ""))
 }
 
-/// The parameters of the next round: what was asked for, and where the tool goes on.
+/// The parameters of the next round: the user's answers, and the state with which the tool continues.
 async fn answered(base: &Raw, result: &Raw, progress: &Progress) -> Result<Raw, Failure> {
     let asked: BTreeMap<String, Raw> =
         result.member("inputRequests").and_then(|asked| asked.read().ok()).unwrap_or_default();

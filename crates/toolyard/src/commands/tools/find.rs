@@ -1,4 +1,4 @@
-//! Which tool is meant. Beside the names that clients use, the bare name of a tool will do where only one
+//! Finds the tool that a name on the command line means: a name that clients use, or a tool's own name if only one
 //! upstream has it.
 
 use std::collections::BTreeSet;

@@ -65,7 +65,7 @@ impl Progress {
         }
     }
 
-    /// Waits for a call and shows meanwhile how far it is.
+    /// Waits for a call and shows its progress.
     pub(super) async fn watch<T>(&self, call: impl Future<Output = T>) -> T {
         let (mut call, started) = (std::pin::pin!(call), Instant::now());
         let mut tick = interval(Duration::from_millis(250));
