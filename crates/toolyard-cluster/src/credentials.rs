@@ -26,7 +26,7 @@ use crate::shared::Shared;
 use crate::store::{Latest, Opener, StoreError, latest, replace, watch};
 
 const PAUSE: Duration = Duration::from_secs(1);
-/// How often a value that was replaced meanwhile is read again.
+/// How often a value is read again because another node has replaced it before our write.
 const TRIES: usize = 5;
 
 /// What the bucket holds for a credential.
@@ -99,7 +99,7 @@ impl CredentialStore {
     async fn follow(&self, gateway: &Gateway) -> Result<(), StoreError> {
         let Ok(bucket) = self.bucket().await else { return Ok(()) };
         let mut entries = watch(&bucket).await?;
-        // The watch goes on after the connection was lost, so its end is not a sign that secrets can be sent again.
+        // The watch survives a lost connection, so it does not show when secrets can be sent again.
         let mut ticks = interval(PAUSE);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
@@ -142,7 +142,7 @@ impl CredentialStore {
         let newest = remembered.into_iter().chain(own).max_by_key(|one| one.at);
         let agreed = self.agree_now(name, newest.clone()).await;
         let mut unsent = self.unsent();
-        // A later one may have been remembered meanwhile.
+        // A later one may have been recorded in the meantime.
         let newest = newest.filter(|newest| unsent.get(name).is_none_or(|other| other.at <= newest.at));
         match (&agreed, newest) {
             (Ok(_), Some(_)) => drop(unsent.remove(name)),

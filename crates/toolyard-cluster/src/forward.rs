@@ -98,7 +98,7 @@ async fn forward(
     while let Some(kept) = shared.idle.take(&record.member) {
         match send(shared, scope, &record, kept, request).await {
             Ok(response) => return Ok(response),
-            // It was closed meanwhile, and the request did not leave.
+            // The idle connection had been closed, and no part of the request was sent.
             Err(NotSent { request: Some(unsent), .. }) => request = *unsent,
             Err(not_sent) => return Err(lost.not_sent(&not_sent)),
         }

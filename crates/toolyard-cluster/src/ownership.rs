@@ -23,9 +23,9 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// How long to wait before something that failed is tried again.
+/// The wait before a failed operation is tried again.
 const PAUSE: Duration = Duration::from_secs(1);
-/// After the time of so many renewals without one, the store counts as lost.
+/// After this number of intervals without a renewal, the store counts as lost.
 const RENEWALS: u32 = 3;
 
 /// One run of one gateway.
@@ -142,7 +142,7 @@ pub struct Holder {
 
 #[derive(Debug)]
 enum Lease {
-    /// Never created, as far as is known.
+    /// Not known to have been created.
     None,
     /// The version, if it is known.
     Held(Option<Revision>),

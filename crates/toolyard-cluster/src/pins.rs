@@ -1,8 +1,8 @@
 //! The record of accepted definitions (pins) of exported upstreams, which all nodes have together: a node that takes an
 //! upstream over compares with what was accepted before, and one approval counts everywhere.
 //!
-//! Each upstream is one key of a bucket. What the bucket has comes first: a node that could not write because another
-//! had written before adopts the other's record and compares again.
+//! Each upstream is one key of a bucket. The record in the bucket takes precedence: a node whose write fails because
+//! another node has written first adopts the other's record and compares again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -1,8 +1,8 @@
 //! Whether another node that runs now has the name of this one. A node does not join while one has: requests for a
 //! session are passed on by the name of its node, and a node does not show upstreams of its own name.
 //!
-//! A lease with the same name may also be what an earlier run left behind. A node that runs renews its lease, so this
-//! node waits for one renewal before it decides.
+//! A lease with the same name may also be left from an earlier run. A running node renews its lease, so this node waits
+//! for one renewal before it decides.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -17,7 +17,7 @@ use serde_json::Value;
 use tokio::time::sleep;
 use toolyard_model::Keys;
 
-/// Reads records of the audit: at most so many after this number, each with its number, the oldest first.
+/// Reads records of the audit after a number, up to a count: each with its number, the oldest first.
 pub type AuditRecords = Arc<dyn Fn(i64, usize) -> Result<Vec<(i64, String)>, String> + Send + Sync>;
 
 /// How many records are sent before their acknowledgements are awaited.
@@ -119,7 +119,7 @@ impl Shipper {
         sent.await.map_err(|error| error.to_string())
     }
 
-    /// The number of the record after which copying goes on.
+    /// The number of the record after which copying continues.
     async fn start(&self, stream: &Stream) -> Result<i64, String> {
         let Some(copied) = self.last(stream).await? else { return Ok(0) };
         let here = self.read(copied.number - 1, 1).await?;

@@ -454,7 +454,7 @@ impl Approvals {
 }
 
 impl ApprovalState {
-    /// Whether another call of a principal, with so many bytes of arguments, may wait.
+    /// Whether another call of a principal, with this many bytes of arguments, may wait.
     fn has_room(&self, principal: &str, bytes: usize) -> Result<(), NotFiled> {
         if bytes > LARGEST {
             return Err(NotFiled::TooLarge { bytes, most: LARGEST });

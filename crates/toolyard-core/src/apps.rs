@@ -1,5 +1,5 @@
 //! Apps that connect to the gateway. An app registers its tools, and is an upstream of the catalog from then on,
-//! with the same life, steps and lists as any other. When it comes back it takes its old seat.
+//! with the same life cycle, steps and lists as any other. When it reconnects, its link is handed to its existing seat.
 
 mod channel;
 mod conversation;

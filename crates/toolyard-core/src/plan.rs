@@ -299,7 +299,7 @@ pub trait Connect: fmt::Debug + Send + Sync + 'static {
         Box::pin(async { Ok(()) })
     }
 
-    /// Whether connecting starts a process. Only so many start at the same time.
+    /// Whether connecting starts a process. The number of processes that start at the same time is limited.
     fn starts_process(&self) -> bool {
         false
     }

@@ -45,7 +45,7 @@ impl HookPlan {
 /// How the call continues if the hook fails.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnFailure {
-    /// It goes on as if the hook were not there.
+    /// It continues as if there were no hook.
     #[default]
     Pass,
     /// It is blocked.

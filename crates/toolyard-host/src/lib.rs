@@ -61,7 +61,7 @@ struct Shared {
     credentials: Arc<LateCredentials>,
     delegations: Arc<LateDelegations>,
     events: Arc<LateEvents>,
-    /// By pack: a set that replaces another one goes on with its tasks.
+    /// By pack: a set that replaces another one continues its tasks.
     tasks: Mutex<HashMap<String, SqliteTasks>>,
 }
 

@@ -20,7 +20,7 @@ pub struct Keyed {
 #[derive(Debug, Default)]
 struct Limiters {
     by_key: HashMap<Arc<str>, Limiter>,
-    /// The number of keys at which idle limiters are looked for again.
+    /// The number of keys at which idle limiters are removed again.
     sweep_at: usize,
     /// The share of the limit that a new key begins with, where several gateways have the limit together.
     share: Option<Share>,
@@ -43,7 +43,7 @@ impl Keyed {
         }
         if limiters.by_key.len() >= limiters.sweep_at {
             limiters.by_key.retain(|_, limiter| !limiter.is_idle());
-            // Busy keys are not looked at again for each new one.
+            // Busy keys are not checked again for each new one.
             limiters.sweep_at = SWEEP_ABOVE.max(limiters.by_key.len() * 2);
         }
         let limiter = Limiter::new(self.limit.clone());

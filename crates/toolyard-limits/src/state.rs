@@ -173,8 +173,8 @@ impl<K: Clone + Eq + Hash> State<K> {
         self.queue.place(ticket)
     }
 
-    /// When an attempt that is refused now is likely to succeed: when the calls that wait now have started, as far as
-    /// rate, window and the length of recent calls tell.
+    /// After what time an attempt that is refused now is likely to succeed: when the waiting calls have started,
+    /// estimated from rate, window and the duration of recent calls.
     pub fn retry_after(&self, now: Instant) -> Duration {
         let ahead = u32::try_from(self.queue.len()).unwrap_or(u32::MAX).saturating_add(1);
         let paced = self.earliest_start(now).saturating_duration_since(now);
@@ -210,7 +210,7 @@ impl<K: Clone + Eq + Hash> State<K> {
         let by_window = self.limit.window.and_then(|window| {
             // More starts are remembered than a share allows, so that a larger share later counts them.
             let oldest = self.starts.len().checked_sub(window.count)?;
-            // A share of nothing is looked at again when shares are set.
+            // A share of zero is checked again when shares are set.
             Some(self.starts.get(oldest).map_or(now + MIN_RETRY, |start| *start + window.per))
         });
         now.max(by_rate.unwrap_or(now)).max(by_window.unwrap_or(now))

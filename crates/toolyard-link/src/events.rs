@@ -50,7 +50,7 @@ struct Sizes {
 }
 
 impl Sizes {
-    /// The bytes of so many waiting events.
+    /// The bytes of this number of waiting events.
     fn of(&mut self, waiting: usize) -> usize {
         while self.last.len() > waiting {
             self.sum -= self.last.pop_front().unwrap_or(0);

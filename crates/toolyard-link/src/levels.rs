@@ -1,6 +1,6 @@
 //! The log level of one channel to an upstream that keeps one: a call whose client wants more messages than the
-//! upstream sends is preceded by a request for a lower level. The level is never raised again for that: messages
-//! that a client does not want are dropped on the way to that client.
+//! upstream sends is preceded by a request for a lower level. The level is not raised again afterwards:
+//! messages that a client has not asked for are dropped on the way to that client.
 
 use toolyard_proto::modern::LogLevel;
 use toolyard_proto::{Id, Method, Raw};

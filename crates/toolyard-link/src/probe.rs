@@ -1,5 +1,5 @@
-//! Which era an upstream speaks: what to ask it first, and what its answer means. Nothing here waits or
-//! sends; `connect` does.
+//! Detects the era of an upstream: which request is sent first, and what its answer means. This module does no IO;
+//! `connect` does.
 
 pub mod connect;
 

@@ -16,11 +16,11 @@ use tokio::time::Instant;
 use crate::frame::{self, FrameError};
 use crate::incoming;
 
-/// Messages that wait to be written. A server that leaves so many unread does not work.
+/// The maximum number of messages that wait to be written. A server that leaves more unread has failed.
 const MAX_QUEUED: usize = 1024;
 /// Requests that wait for their answers.
 const MAX_PENDING: usize = 256;
-/// How often a request is sent again that the server dropped because a file changed meanwhile.
+/// How often a request is sent again because the server dropped it after a change of a file.
 const MAX_RETRIES: u32 = 6;
 const FIRST_RETRY: Duration = Duration::from_millis(50);
 /// Error codes of the protocol for "the content was modified" and "the server cancelled the request".

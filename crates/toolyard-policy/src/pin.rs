@@ -1,5 +1,5 @@
 //! The record of tool definitions: what a tool was when it was first seen, how a new definition differs from that,
-//! and whether the tool may be used before an operator has looked at the difference.
+//! and whether the tool may be used before an operator has reviewed the difference.
 
 mod book;
 mod classify;

@@ -158,7 +158,7 @@ impl Store {
         if !has_file && self.folder.join(IN_KEYRING).exists() { KeyPlace::Keyring } else { KeyPlace::File }
     }
 
-    /// Moves the key, or makes one there. A program that is killed meanwhile leaves the key in its file.
+    /// Moves the key, or makes one there. If the program is killed before the end, the key stays in its file.
     pub fn move_key(&self, to: KeyPlace) -> Result<(), Error> {
         system::create_folder(&self.folder).map_err(|error| Error::io("create", &self.folder, error))?;
         let _lock = Lock::take(&self.folder)?;

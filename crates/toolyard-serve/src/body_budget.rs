@@ -26,7 +26,7 @@ pub(crate) struct Reservation {
 }
 
 impl Reservation {
-    /// False if there are not so many bytes left.
+    /// Reserves further bytes. Returns false if the budget does not have them.
     pub(crate) fn extend(&mut self, bytes: usize) -> bool {
         let take = |left: usize| left.checked_sub(bytes);
         let taken = self.budget.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok();

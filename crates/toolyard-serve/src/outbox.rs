@@ -28,7 +28,7 @@ impl Weight {
         if *method == Method::PROGRESS || *method == Method::LOG { Self::Light } else { Self::Heavy }
     }
 
-    /// Whether another message may wait behind so many messages of so many bytes.
+    /// Whether another message may join `waiting` messages of `bytes` bytes in total.
     pub(crate) fn fits(self, waiting: usize, bytes: usize) -> bool {
         match self {
             Self::Light => waiting < ROOM && bytes < LIGHT_BYTES,

@@ -1,5 +1,5 @@
 //! A listener for programs that do not speak MCP: a path is a tool, the posted object its arguments, and the answer its
-//! text. Each call takes the way of a client at `/mcp`, so that credentials, rules, limits and records are the same.
+//! text. Each call passes the steps of a client's call at `/mcp`: credentials, rules, limits and records are the same.
 
 use std::convert::Infallible;
 use std::pin::pin;

@@ -1,8 +1,8 @@
-//! A future that runs again at once when it is woken while it runs.
+//! A future that is polled again at once if it is woken while it is polled.
 //!
 //! Reading a request's body inside the call that serves it wakes the connection's own task every time. Left to the
 //! runtime, such a wake puts the task at the end of a queue and wakes another thread to look for work, which costs
-//! more than the whole call. Here it is another turn of a loop.
+//! more than the whole call. Here it only costs another turn of a loop.
 
 use std::pin::Pin;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Time that also passes while the machine sleeps: here only the clock on the wall does.
+//! Time that also passes while the machine sleeps. On Windows, only the wall clock does that.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 

@@ -1,5 +1,5 @@
-//! A lock that one node has at a time, for work of some seconds. What a node leaves locked is free when the node is gone,
-//! or when others have seen the same lock for too long.
+//! A lock that one node holds at a time, for work of some seconds. It is released when its node has ended, or when
+//! other nodes have seen the same lock for too long.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Not known here: the lease of a node that has ended is waited for.
+//! Not supported on Windows: other nodes wait until the lease of an ended node is over.
 
 use crate::record::ProcessRecord;
 

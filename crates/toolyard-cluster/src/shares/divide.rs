@@ -1,4 +1,4 @@
-//! Divides limits among nodes. What is used already stays where it is; the rest is divided by demand, and a small part
+//! Divides limits among nodes. Each node keeps what it uses already; the rest is divided by demand, and a small part
 //! of it equally, so that a node without demand can begin. All nodes compute the same from the same numbers, and the
 //! shares of a number of calls add up to that number.
 

@@ -1,4 +1,4 @@
-//! Whether the process behind a connection is still there. A child that inherited the socket can keep the
+//! Whether the process behind a connection is still running. A child that inherited the socket can keep the
 //! connection of a dead app open.
 
 use std::fs;

@@ -1,6 +1,6 @@
-//! How an app comes to its seat: it connects by itself, or it listens somewhere and the gateway connects to it. Then it
-//! has two seconds to register; if it sends nothing or something else, it is asked whether it speaks MCP.
-//! The first connection counts.
+//! How an app gets the seat of its upstream: it connects by itself, or it listens and the gateway connects to it. In
+//! the second case it has two seconds to register; otherwise it is probed as an MCP server. The first connection is
+//! used.
 
 use std::fmt;
 use std::io;

@@ -1,6 +1,6 @@
-//! Tasks of a modern upstream for a 2025-11-25 client, which asks for them itself: they are the upstream's own, and
-//! are shown in that client's form. If the upstream answers at once all the same, its answer is kept as a task that
-//! is over, since that client expects one.
+//! Tasks of a modern upstream for a 2025-11-25 client that requests them: they are the upstream's own, converted to the
+//! form of the client's revision. If the upstream answers at once, its answer is kept as a finished task, because the
+//! client expects a task.
 
 use std::collections::HashSet;
 use std::future::Future;
@@ -183,8 +183,8 @@ async fn list_of_pack(call: &Call, link: &Arc<dyn Link>) -> Answer {
     Ok(AnswerBody::ours(Raw::empty_object().with("tasks", &Raw::array(&tasks))))
 }
 
-/// Waits for the end of the task, and asks the client its questions meanwhile. A client that stops waiting may
-/// ask for the result again: the task continues.
+/// Waits for the end of the task, and puts its questions to the client. A client that stops waiting may ask for the
+/// result again: the task continues.
 async fn result(call: &Call, link: &Arc<dyn Link>, id: &str) -> Answer {
     let mut answered = HashSet::new();
     loop {

@@ -1,5 +1,5 @@
-//! A modern client at a legacy upstream: the envelope is taken off, the stamps are put on, and an upstream that
-//! wants the user to visit a page first is asked again once the user has.
+//! A modern client at a legacy upstream: the modern members of `_meta` are removed from the request, those of a modern
+//! result are added to the answer, and a call that requires the user to visit a page is sent again after the visit.
 
 use std::sync::Arc;
 

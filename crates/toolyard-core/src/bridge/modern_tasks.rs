@@ -1,5 +1,5 @@
-//! Tools of a modern upstream that run only as tasks, for a client that knows none: the gateway polls the task until it
-//! is done, puts its questions to the client, and returns the result.
+//! Tools of a modern upstream that run only as tasks, for a client without support for tasks: the gateway polls the
+//! task until it is done, puts its questions to the client, and returns the result.
 
 use std::collections::HashSet;
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! Progress of a call that consists of several: each may report from zero, but the client sees progress only rise.
+//! Progress of a call that consists of several requests: each may begin at zero, but the client receives only
+//! increasing values.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -26,7 +26,7 @@ use crate::upstream::Upstream;
 
 /// How often the catalog is checked for an instance that is awaited.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
-/// How long until a replaced snapshot that a call still holds is looked at again.
+/// How long until a replaced snapshot that a call still holds is checked again.
 const SWEEP_AGAIN: Duration = Duration::from_secs(1);
 
 pub(crate) struct Catalog {
@@ -74,7 +74,7 @@ impl Catalog {
         self.rules.load_full()
     }
 
-    /// Replaces the rules. They show at once, or a moment later if another change is being made. Calls go on meanwhile.
+    /// Replaces the rules. They take effect at once, or shortly after if another change is being made. No call waits.
     pub(crate) fn replace(&self, rules: Views) {
         let tools = rules.upstreams.iter().filter_map(|upstream| upstream.definitions());
         let tools = tools.map(|definitions| definitions.list(ListKind::Tools).len()).sum();

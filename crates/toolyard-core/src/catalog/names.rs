@@ -1,5 +1,5 @@
-//! Names to entries. A table is changed by deltas and shares everything else with the table that it was made from,
-//! so that a change costs as much as what changed and an old table is dropped as cheaply.
+//! Maps names to entries. A new table shares all unchanged parts with the table that it was made from, so the cost of a
+//! change, and of dropping an old table, depends only on what has changed.
 
 use std::hash::BuildHasher;
 use std::sync::{Arc, LazyLock};

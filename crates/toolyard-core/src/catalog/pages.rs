@@ -1,6 +1,6 @@
-//! Lists as bytes. A page is joined when it is first asked for, kept while its view is, and served without being
-//! touched again; the bytes of all views together are bounded. What a class of principals sees is a filter that
-//! applies when a page is joined.
+//! Lists as bytes. A page is assembled when it is first requested, kept as long as its view, and served unchanged; the
+//! bytes of all views together are bounded. What a class of principals sees is a filter that applies when a page is
+//! assembled.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;

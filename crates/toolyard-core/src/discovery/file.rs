@@ -32,7 +32,7 @@ pub struct Instance {
     pub started: Option<String>,
 }
 
-/// Why a file is not used. It may be half written, so it is looked at again when it changes.
+/// Why a file is not used. It may be incomplete, so it is read again when it changes.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NotAnInstance {
     #[error("it is not JSON of the right form: {0}")]

@@ -215,7 +215,7 @@ fn clear_if_ended((path, seen, instance): &(PathBuf, Stamp, Instance)) {
 }
 
 impl Seen {
-    /// A server of the config has taken its name meanwhile.
+    /// Whether its upstream has ended, because a server of the config has its name now.
     fn has_ended(&self) -> bool {
         self.found.as_ref().is_some_and(|(_, upstream)| upstream.state().phase == Phase::Ended)
     }

@@ -19,7 +19,7 @@ pub const VARIABLES: [(&str, &str); 2] =
 /// How much of an environment is read.
 const LONGEST: u64 = 1024 * 1024;
 
-/// Looks at processes, and remembers those that it has looked at.
+/// Scans processes. The environment of each process is read only once.
 #[derive(Debug)]
 pub struct Processes {
     root: PathBuf,

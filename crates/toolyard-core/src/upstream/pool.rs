@@ -35,9 +35,9 @@ const MOST_ASKING_PER_CLIENT: usize = 4;
 const MOST_ASKING: usize = MOST - MOST / 4;
 /// How long an unused one is kept.
 const IDLE: Duration = Duration::from_mins(1);
-/// The same if each client was promised its own: what the upstream keeps for the client ends with the link.
+/// The same with `sharing = "client"`, because the state that the upstream keeps for the client ends with the link.
 const IDLE_PROMISED: Duration = Duration::from_hours(1);
-/// How often idle links are looked for.
+/// How often idle links are closed.
 const LOOK: Duration = Duration::from_secs(15);
 
 /// How long after a panic of our own the task is started again.

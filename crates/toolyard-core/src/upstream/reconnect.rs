@@ -78,7 +78,7 @@ impl Backoff {
         upstream.life.enter(Phase::Discovered, None);
     }
 
-    /// Runs `future`; when the grace of a lost upstream ends meanwhile, its entries leave the lists.
+    /// Runs `future`. If the grace of a lost upstream ends before, its entries are removed from the lists.
     pub(super) async fn within_grace<T>(
         &self,
         upstream: &Arc<Upstream>,

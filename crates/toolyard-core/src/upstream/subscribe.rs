@@ -331,8 +331,8 @@ impl Keeper {
 }
 
 impl WatchedResource {
-    /// Subscribes in a session. A client that leaves meanwhile cannot take the request back, and a server may begin to
-    /// watch after it was asked to stop; so the answer is waited for all the same, and nothing is taken back before.
+    /// Subscribes in a session. The request is not cancelled if its client disconnects: a server could then begin to
+    /// watch after it was asked to stop. The gateway waits for the answer first, and unsubscribes after it.
     fn subscribe(&self, lease: Arc<Lease>) -> oneshot::Receiver<Result<(), CallError>> {
         let (answer_to, outcome) = oneshot::channel();
         let watch = self.clone();

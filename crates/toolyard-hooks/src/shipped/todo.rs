@@ -142,8 +142,8 @@ fn unfinished(list: &[Value]) -> usize {
     list.iter().filter(|todo| matches!(todo["status"].as_str(), Some("pending" | "in_progress"))).count()
 }
 
-/// What an idle session is to do with its unfinished tasks. A client that can be kept from stopping is kept once: a
-/// second time in a row it may stop, as it may while work in the background is to wake it.
+/// The verdict about an idle session with unfinished tasks. A client that can be kept from stopping is kept once: the
+/// second time in a row it may stop, and also while it waits for work in the background.
 fn on_idle(event: &Event, open: usize) -> Verdict {
     let text = match open {
         0 => return Verdict::pass(),

@@ -45,7 +45,7 @@ pub fn classify(old: &Value, new: &Value) -> Vec<Class> {
     classes
 }
 
-/// The classes of a definition that there is nothing to compare with.
+/// The classes of a definition that has no recorded one to compare with.
 pub(super) fn classify_first(new: &Value) -> Vec<Class> {
     let found =
         [(hidden_in(new) > 0, Class::Hidden), (!instructions_in(new).is_empty(), Class::Instructions)];

@@ -1,4 +1,4 @@
-//! Text that people do not see, and text that speaks to the model instead of describing a tool.
+//! Finds text that people do not see, and text that instructs the model instead of describing a tool.
 
 use std::collections::BTreeSet;
 use std::sync::LazyLock;

@@ -4,7 +4,7 @@
 use cel::common::ast::{CallExpr, ComprehensionExpr, EntryExpr, Expr, IdedExpr};
 use serde_json::Value;
 
-/// The most that all passes through loops may cost, in values that are looked at: about 50 ms.
+/// The maximum cost of all passes through loops, in visited values: about 50 ms.
 const MOST_COST: usize = 4_000_000;
 /// The fixed cost of one pass.
 const PASS: usize = 100;
@@ -97,7 +97,7 @@ impl Loops {
 }
 
 impl Size {
-    /// The size of arguments, beside so many roles. It is counted up to so many values.
+    /// The size of the arguments for a principal with `roles` roles. At most `most` values are counted.
     pub(super) fn of(args: &Value, roles: usize, most: usize) -> Self {
         let mut size = Self { longest: roles, ..Self::default() };
         size.add(args, most);

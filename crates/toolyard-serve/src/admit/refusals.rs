@@ -9,7 +9,8 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 const PAUSE: Duration = Duration::from_mins(1);
-/// Beyond so many clients, those that have been quiet for a minute are forgotten; more are counted as one.
+/// The maximum number of clients that are counted separately. Beyond it, those without a refusal for a minute are
+/// removed, and further clients are counted as one.
 const MAX_CLIENTS: usize = 1_000;
 
 #[derive(Clone, Debug, Default)]

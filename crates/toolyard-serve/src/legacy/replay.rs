@@ -1,6 +1,6 @@
 //! The event streams of one legacy HTTP session: one for each POST whose answer became a stream, and one,
-//! number 0, for what belongs to no call. Clients of 2025-11-25 get event ids and can come back for what
-//! they missed, out of a bounded ring; for clients of earlier revisions a lost stream stays lost.
+//! number 0, for what belongs to no call. Clients of 2025-11-25 get event ids and can reconnect for the events
+//! that they missed, which are kept in a bounded ring. For clients of earlier revisions, a lost stream is not resumed.
 
 mod reader;
 mod ring;

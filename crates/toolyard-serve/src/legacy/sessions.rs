@@ -258,7 +258,7 @@ async fn save_changes(table: Weak<Table>, session: Arc<HttpSession>) {
         let Some(table) = table.upgrade() else { return };
         let saving = table.clone();
         let session = session.clone();
-        // A session that ends meanwhile is not saved.
+        // A session that has ended by then is not saved.
         table.apart(move || saving.save(&session)).await;
     }
 }

@@ -1,6 +1,6 @@
 //! HTTP+SSE (2024-11-05): a GET opens an event stream whose first event states where
-//! to post, and everything else is sent on that stream. Inside it is a stream connection like any other: the
-//! client is gone when its event stream is.
+//! to post, and everything else is sent on that stream. Apart from that, it is a stream connection
+//! like any other: the client has disconnected when its event stream has ended.
 
 use std::collections::HashMap;
 use std::pin::Pin;

@@ -2,8 +2,8 @@
 //!
 //! They are handled when the first call that may change a project opens it, and only for that project. A change is
 //! finished only if it was cut off in the middle and its files were not edited since. If one of them was edited, the
-//! others are restored, as if the edit had been made during the change. If all files have their old texts, or all their new
-//! ones, there is nothing to do: the change had not begun, was reverted, or is complete.
+//! others are restored, as if the edit had been made during the change. If all files have their old texts, or all have
+//! their new ones, the journal is only removed: the change had not begun, was reverted, or is complete.
 
 use std::collections::HashSet;
 use std::fs::{File, TryLockError};

@@ -73,7 +73,7 @@ impl AmbiguousQuestionRetry {
             .then(|| Self { call: Box::new(call.clone()), link: link.clone() })
     }
 
-    /// Whether it failed, and a question was refused meanwhile.
+    /// Whether the call failed after one of its questions may have been refused.
     fn has_failed(&self, answer: &Answer) -> bool {
         self.link.is_interactive() && has_failed(answer)
     }

@@ -9,8 +9,8 @@ use super::ChildSpec;
 /// The extensions that are tried if `PATHEXT` is not set.
 const USUAL_ENDINGS: &str = ".COM;.EXE;.BAT;.CMD";
 
-/// The file, looked for in the child's own `PATH` and from its working directory; or the command as it is, if none is
-/// found: then the system reports the error.
+/// Searches the child's own `PATH`, from its working directory, for the file of the command. If there is none, returns
+/// the command unchanged, so that the system reports the error.
 pub(super) fn find(spec: &ChildSpec) -> OsString {
     let command = Path::new(&spec.program);
     let cwd = spec.cwd.as_deref().unwrap_or(Path::new(""));

@@ -121,7 +121,7 @@ impl Pool {
                 }
                 return Ok(session);
             }
-            // Its client has disconnected meanwhile, or the link is closed: nothing else would ever end it.
+            // While it was opened, its client has disconnected or the link was closed: no other code would end it.
             session.say_goodbye(&self.parts.scope);
             Err(OpenError::Call(CallError::unavailable("the client is gone")))
         };

@@ -1,5 +1,4 @@
-//! Subscriptions of a session that the upstream has lost are set up in another session, even if the clients call
-//! nothing meanwhile.
+//! Sets up the subscriptions of a lost session in another session, without waiting for the next call of a client.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

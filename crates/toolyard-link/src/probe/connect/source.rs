@@ -1,5 +1,5 @@
-//! The sources of an upstream's lines: a child that is started, a socket that is dialled, or the event
-//! stream of an old HTTP server.
+//! The sources of an upstream's lines: a child process, a socket, or the event stream of an
+//! HTTP+SSE server.
 
 use std::fmt;
 use std::path::PathBuf;
