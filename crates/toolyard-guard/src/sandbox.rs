@@ -22,9 +22,9 @@ pub struct Sandbox {
 pub const SYSTEM: [&str; 9] =
     ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc", "/nix/store", "/proc"];
 
-/// The devices that every child may also write to.
-pub const DEVICES: [&str; 6] =
-    ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty"];
+/// The devices that every child may also write to. The terminal is not one of them: a child could type commands into
+/// it.
+pub const DEVICES: [&str; 5] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"];
 
 impl Sandbox {
     /// The sandbox as arguments: whether there is a network, the number of paths, and each path after its purpose.

@@ -22,6 +22,9 @@ use crate::sandbox::{DEVICES, SYSTEM, Sandbox};
 
 /// The exit code of shells for a program that cannot be run.
 const CANNOT_RUN: u8 = 126;
+/// Added to a call's number, it selects the x32 variant of the call on `x86_64`: the same call under the same
+/// architecture.
+const X32: i64 = 0x4000_0000;
 /// The first version that keeps a process from truncating files: Linux 6.2.
 const NEEDED: ABI = ABI::V3;
 
@@ -107,7 +110,9 @@ fn found(program: &OsStr) -> Vec<PathBuf> {
 /// lead nowhere else, still can be.
 fn without_sockets() -> Result<(), String> {
     let calls = [libc::SYS_socket, libc::SYS_io_uring_setup];
-    let rules = calls.into_iter().map(|call| (call, Vec::new())).collect();
+    let variants: &[i64] = if env::consts::ARCH == "x86_64" { &[0, X32] } else { &[0] };
+    let rules = calls.into_iter().flat_map(|call| variants.iter().map(move |bit| (call | bit, Vec::new())));
+    let rules = rules.collect();
     let refuse = SeccompAction::Errno(libc::EACCES.unsigned_abs());
     let architecture = env::consts::ARCH.try_into().map_err(text)?;
     let filter = SeccompFilter::new(rules, SeccompAction::Allow, refuse, architecture).map_err(text)?;

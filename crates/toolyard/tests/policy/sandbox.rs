@@ -6,7 +6,13 @@ use crate::gateway::Home;
 
 /// A server whose one tool reads, writes and connects at the targets that it is given.
 const SERVER: &str = r#"
-import json, os, socket, sys
+import ctypes, json, os, socket, sys
+X32 = 0x40000000
+libc = ctypes.CDLL(None, use_errno=True)
+def system_call(number, *arguments):
+    result = libc.syscall(number, *arguments)
+    if result < 0: raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    return "called"
 def attempt(op, target):
     if op == "read": return open(target).read()
     if op == "write": open(target, "w").write("x"); return "written"
@@ -18,6 +24,9 @@ def attempt(op, target):
     if op == "tcp": socket.create_connection(("127.0.0.1", int(target)), 5); return "connected"
     if op == "udp": socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b"x", ("127.0.0.1", int(target))); return "sent"
     if op == "unix": socket.socket(socket.AF_UNIX); return "opened"
+    if op == "call": return system_call(int(target), socket.AF_UNIX, socket.SOCK_STREAM, 0)
+    if op == "x32": return system_call(int(target) | X32, socket.AF_UNIX, socket.SOCK_STREAM, 0)
+    if op == "terminal": os.open(target, os.O_RDWR | os.O_NOCTTY); return "opened"
 for line in sys.stdin:
     m = json.loads(line)
     if "id" not in m: continue
@@ -131,6 +140,27 @@ fn a_server_without_network_opens_no_socket() {
     }
     let results = attempts(&home(true), &kinds[..1]);
     assert!(results[0].contains("connected"), "{results:?}");
+}
+
+/// The kernel lets a program of `x86_64` make each call under a second number.
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn a_server_without_network_opens_no_socket_under_another_number() {
+    let number = nix::libc::SYS_socket.to_string();
+    for result in attempts(&home(false), &["call", "x32"].map(|op| (op, number.clone()))) {
+        assert!(result.contains("ermission denied"), "{result}");
+    }
+    let results = attempts(&home(true), &[("call", number)]);
+    assert!(results[0].contains("called"), "{results:?}");
+}
+
+/// A server that can open the terminal of its gateway can type commands into it.
+#[test]
+fn a_server_in_a_sandbox_cannot_open_the_terminal() {
+    let results = attempts(&home(false), &[("terminal", "/dev/tty".to_owned())]);
+    assert!(results[0].contains("ermission denied"), "{results:?}");
+    let results = attempts(&home(false), &[("terminal", "/dev/null".to_owned())]);
+    assert!(results[0].contains("opened"), "{results:?}");
 }
 
 #[test]
