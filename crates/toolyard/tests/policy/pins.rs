@@ -193,6 +193,71 @@ fn a_lock_file_decides_what_is_offered() {
     assert!(doctor.contains("the lock file that covers it cannot be read"), "{doctor}");
 }
 
+/// A home whose own config defines `own`, and whose trusted project file defines `theirs`.
+struct TwoFiles(Home);
+
+impl TwoFiles {
+    const OWN: &str = ".config/toolyard/config";
+    const PROJECT: &str = "project/toolyard";
+
+    fn new() -> Self {
+        let home = Home::new();
+        home.write("server.py", SERVER);
+        home.write("tools.json", r#"[{ "name": "read", "inputSchema": { "type": "object" } }]"#);
+        for (file, id) in [(Self::OWN, "own"), (Self::PROJECT, "theirs")] {
+            let server = "command = \"python3\"\nargs = [\"server.py\"]\ncwd = \"~\"\n";
+            home.write(&format!("{file}.toml"), &format!("[upstreams.{id}]\n{server}"));
+        }
+        let files = Self(home);
+        files.run(&["trust"]);
+        files
+    }
+
+    /// Runs a command in the folder of the project.
+    fn run(&self, arguments: &[&str]) -> String {
+        let mut command = self.0.toolyard(arguments);
+        let output = command.current_dir(self.0.path("project")).output().unwrap();
+        String::from_utf8([output.stdout, output.stderr].concat()).unwrap()
+    }
+
+    /// The servers that the lock file beside a config file names.
+    fn locked(&self, file: &str) -> Vec<String> {
+        let lock = std::fs::read_to_string(self.0.path(&format!("{file}.lock"))).unwrap();
+        let lock: Value = serde_json::from_str(&lock).unwrap();
+        lock["upstreams"].as_object().unwrap().keys().cloned().collect()
+    }
+
+    /// The tools of the two servers, once both have been asked.
+    fn tools(&self) -> Vec<String> {
+        self.run(&["approve"]);
+        let list = self.run(&["tools", "list", "--json"]);
+        let list: Value = serde_json::from_str(&list).unwrap_or_else(|_| panic!("{list}"));
+        let ids = list.as_array().unwrap().iter().map(|tool| tool["id"].as_str().unwrap().to_owned());
+        ids.filter(|id| id.ends_with(":read")).collect()
+    }
+}
+
+#[test]
+fn each_config_file_has_a_lock_file_for_the_servers_that_it_defines() {
+    let files = TwoFiles::new();
+    let written = files.run(&["lock"]);
+    for file in [TwoFiles::OWN, TwoFiles::PROJECT] {
+        let path = files.0.path(&format!("{file}.lock"));
+        assert!(written.contains(&format!("wrote {}", path.display())), "{written}");
+    }
+    assert_eq!(files.locked(TwoFiles::OWN), ["own"]);
+    assert_eq!(files.locked(TwoFiles::PROJECT), ["theirs"]);
+    assert_eq!(files.tools(), ["own:read", "theirs:read"]);
+    for (damaged, other) in [(TwoFiles::OWN, "theirs:read"), (TwoFiles::PROJECT, "own:read")] {
+        let path = files.0.path(&format!("{damaged}.lock"));
+        let whole = std::fs::read(&path).unwrap();
+        std::fs::write(&path, "{").unwrap();
+        assert_eq!(files.tools(), [other], "the lock file of {damaged} is damaged");
+        std::fs::write(&path, whole).unwrap();
+    }
+    assert_eq!(files.tools(), ["own:read", "theirs:read"]);
+}
+
 #[test]
 fn a_damaged_record_holds_what_is_offered_until_it_is_approved() {
     let world = World::new("");
