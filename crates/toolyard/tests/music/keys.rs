@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::Command;
 
@@ -96,6 +97,24 @@ fn a_key_that_is_wrong_is_refused_with_its_name() {
         let refused = elsewhere(home.path(), &[&["pack", "music"], words].concat()).output().unwrap();
         let printed = String::from_utf8_lossy(&refused.stderr);
         assert!(!refused.status.success() && printed.contains(expected), "{words:?}: {printed}");
+    }
+}
+
+#[test]
+fn a_key_that_is_true_or_false_needs_no_value() {
+    let home = home();
+    let library = home.path().join("elsewhere/library");
+    fs::create_dir(library.join("real")).unwrap();
+    fs::write(library.join("real/inside"), "").unwrap();
+    symlink("real", library.join("link")).unwrap();
+    let listed = |words: &[&str]| {
+        let mut music = Client::of(elsewhere(home.path(), &[&["pack", "music"], words].concat()));
+        music.call("fs_list_dir", &json!({ "path": "link" }))
+    };
+    let refused = listed(&["--root", "library"]);
+    assert!(refused.to_string().contains("allow_symlinks"), "{refused}");
+    for words in [["--root", "library", "--allow-symlinks"], ["--allow-symlinks", "--root", "library"]] {
+        assert_eq!(names(&listed(&words)), ["inside"], "{words:?}");
     }
 }
 
