@@ -1,4 +1,5 @@
-//! `[[rules]]` and `[policy]`: who may call which tool, get which prompt and read which resource.
+//! `[[rules]]` and `[policy]`: who may call which tool, get which prompt and read which resource. References such as
+//! `${VAR}` are expanded, except in `when`: a value that is pasted into a condition could change its meaning.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -8,7 +9,7 @@ use serde_json::json;
 use toolyard_policy::rules::{Annotations, Approval, By, Condition, Do, Names, Policy, Rule, Test};
 
 use super::reader::{Field, Reader, Section};
-use super::tree::{Node, Value};
+use super::tree::Value;
 
 const LONGEST_APPROVAL: Duration = Duration::from_hours(24);
 const LONGEST_WAIT: Duration = Duration::from_mins(30);
@@ -66,9 +67,16 @@ fn read_one(reader: &mut Reader<'_>, field: Field) -> Option<Rule> {
 /// One text, or a list of them.
 fn texts(reader: &mut Reader<'_>, field: &Field) -> Vec<String> {
     match field.value() {
-        Value::Text(_) => field.text(reader).into_iter().collect(),
-        _ => field.items(reader).iter().filter_map(|item| item.text(reader)).collect(),
+        Value::Text(_) => text(reader, field).into_iter().collect(),
+        _ => field.items(reader).iter().filter_map(|item| text(reader, item)).collect(),
     }
+}
+
+/// A text with its references expanded. One without a value stays as it is, besides being an error: a rule without the
+/// pattern would match more.
+fn text(reader: &mut Reader<'_>, field: &Field) -> Option<String> {
+    let written = field.text(reader)?;
+    Some(field.expanded(reader).unwrap_or(written))
 }
 
 fn read_annotations(reader: &mut Reader<'_>, field: Field) -> Annotations {
@@ -102,13 +110,13 @@ fn read_args(reader: &mut Reader<'_>, field: Field) -> Vec<(String, Test)> {
             _ => None,
         };
         let test = Test {
-            equals: section.take("equals").and_then(|field| json_of(field.value())),
+            equals: section.take("equals").and_then(|field| json_of(reader, &field)),
             one_of: section
                 .take("one_of")
-                .map(|field| field.items(reader).iter().filter_map(|item| json_of(item.value())).collect()),
-            starts_with: section.take("starts_with").and_then(|field| field.text(reader)),
-            matches: section.take("matches").and_then(|field| field.text(reader)),
-            below: section.take("below").and_then(|field| field.text(reader)),
+                .map(|field| field.items(reader).iter().filter_map(|item| json_of(reader, item)).collect()),
+            starts_with: section.take("starts_with").and_then(|field| text(reader, &field)),
+            matches: section.take("matches").and_then(|field| text(reader, &field)),
+            below: section.take("below").and_then(|field| text(reader, &field)),
             min: section.take("min").and_then(|field| number(&field)),
             max: section.take("max").and_then(|field| number(&field)),
             exists: section.take("exists").and_then(|field| field.flag(reader)),
@@ -128,14 +136,15 @@ fn read_args(reader: &mut Reader<'_>, field: Field) -> Vec<(String, Test)> {
     args
 }
 
-fn json_of(value: &Value) -> Option<serde_json::Value> {
-    let list = |items: &Vec<Node>| items.iter().map(|node| json_of(&node.value)).collect::<Option<Vec<_>>>();
-    Some(match value {
-        Value::Text(text) => json!(text),
+fn json_of(reader: &mut Reader<'_>, field: &Field) -> Option<serde_json::Value> {
+    Some(match field.value() {
+        Value::Text(_) => json!(text(reader, field)?),
         Value::Integer(number) => json!(number),
         Value::Fraction(number) => json!(number),
         Value::Flag(flag) => json!(flag),
-        Value::List(items) => json!(list(items)?),
+        Value::List(_) => {
+            field.items(reader).iter().map(|item| json_of(reader, item)).collect::<Option<_>>()?
+        }
         Value::Table(_) | Value::Other(_) => return None,
     })
 }

@@ -114,6 +114,41 @@ fn conditions_on_arguments_decide_each_call() {
 }
 
 #[test]
+fn variables_in_rules_are_expanded_except_in_conditions() {
+    let rules = "[[rules]]\nwho = \"${CALLER}\"\ntools = \"s:${TOOL}\"\n\
+                 args = { \"/path\" = { below = \"${FOLDER:-/srv}\" }, \"/kind\" = { one_of = [\"${TOOL}\"] } }\n\
+                 when = 'args.text == \"${TOOL}\"'\ndo = \"deny\"\n";
+    let home = home(rules);
+    let explain = |args: Value| {
+        let args = args.to_string();
+        let words = [
+            "--config",
+            "config.toml",
+            "--state-dir",
+            "state",
+            "explain",
+            "s:write",
+            "--as",
+            "local",
+            "--args",
+        ];
+        let mut command = home.toolyard(&words);
+        let output = command.arg(args).env("CALLER", "local").env("TOOL", "write").output().unwrap();
+        String::from_utf8([output.stdout, output.stderr].concat()).unwrap()
+    };
+    let denied = explain(json!({ "path": "/srv/a", "kind": "write", "text": "${TOOL}" }));
+    assert!(denied.contains("a call is decided as `deny` by the rule at config.toml:"), "{denied}");
+    for other in [
+        json!({ "path": "/etc/a", "kind": "write", "text": "${TOOL}" }),
+        json!({ "path": "/srv/a", "kind": "${TOOL}", "text": "${TOOL}" }),
+        json!({ "path": "/srv/a", "kind": "write", "text": "write" }),
+    ] {
+        let allowed = explain(other);
+        assert!(!allowed.contains("decided as `deny`"), "{allowed}");
+    }
+}
+
+#[test]
 fn annotations_of_a_server_that_is_not_trusted_only_tighten() {
     let rules =
         "[policy]\ndefault = \"deny\"\n[[rules]]\nannotations = { read_only = true }\ndo = \"allow\"\n";
