@@ -22,7 +22,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 #[derive(Clone, Debug, PartialEq)]
 pub struct CopiedRecord {
     pub node: String,
-    /// Nothing if it was not sealed with the key of this cluster.
+    /// Nothing for a message that was not sealed with the key of this cluster.
     pub record: Option<Value>,
 }
 
@@ -67,7 +67,7 @@ pub async fn read_audit(
         let message = next.ok_or_else(|| failed("it ended before its last record".to_owned()))?;
         let message = message.map_err(|error| failed(error.to_string()))?;
         left = message.info().map_or(0, |info| info.pending);
-        if !show(opened(&keys, &message)) {
+        if !opened(&keys, &message).into_iter().all(&mut show) {
             break;
         }
     }
@@ -86,10 +86,12 @@ async fn connect(settings: NatsSettings, keys: Arc<Keys>) -> Result<Store, Audit
     Ok(store)
 }
 
-fn opened(keys: &Keys, message: &Message) -> CopiedRecord {
+/// The records of a message; one that is nothing if it was not sealed with the key of this cluster.
+fn opened(keys: &Keys, message: &Message) -> Vec<CopiedRecord> {
     let node = message.subject.split('.').rev().nth(1).unwrap_or_default().to_owned();
     let number = message.headers.as_ref().and_then(ship::number);
     let opened = number.and_then(|number| ship::open(keys, &message.subject, number, &message.payload));
-    let record = opened.and_then(|opened| serde_json::from_slice(&opened).ok());
-    CopiedRecord { node, record }
+    let Some(lines) = opened else { return vec![CopiedRecord { node, record: None }] };
+    let record = |line: &[u8]| CopiedRecord { node: node.clone(), record: serde_json::from_slice(line).ok() };
+    lines.split(|byte| *byte == b'\n').map(record).collect()
 }

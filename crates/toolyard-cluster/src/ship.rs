@@ -1,6 +1,10 @@
 //! Copies the audit of this node into a stream of NATS, after it is safe on this machine. The stream itself shows how
-//! far that has come: its last record of this gateway carries the number in the audit. Records are sealed with the
-//! cluster's key, each for its number; [`read_audit`](crate::read_audit) opens them.
+//! far that has come: its last message of this gateway carries the number that its last record has in the audit. A
+//! message has several records, one per line, sealed with the cluster's key for that number;
+//! [`read_audit`](crate::read_audit) opens them.
+//!
+//! A message names the one before it, and NATS refuses it if that is not the last one of this gateway. So a message that
+//! is lost leaves no gap, and one that arrives late or twice leaves no record twice.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -8,11 +12,9 @@ use std::time::Duration;
 
 use async_nats::HeaderMap;
 use async_nats::jetstream::Context;
-use async_nats::jetstream::context::PublishAckFuture;
+use async_nats::jetstream::message::PublishMessage;
 use async_nats::jetstream::stream::{Config, LastRawMessageErrorKind, Stream};
 use bytes::Bytes;
-use data_encoding::HEXLOWER;
-use ring::digest::{SHA256, digest};
 use serde_json::Value;
 use tokio::time::sleep;
 use toolyard_model::Keys;
@@ -20,11 +22,11 @@ use toolyard_model::Keys;
 /// Reads records of the audit after a number, up to a count: each with its number, the oldest first.
 pub type AuditRecords = Arc<dyn Fn(i64, usize) -> Result<Vec<(i64, String)>, String> + Send + Sync>;
 
-/// How many records are sent before their acknowledgements are awaited.
-const BATCH: usize = 200;
+/// The most records of one message, and their bytes unless a single record has more. NATS accepts a megabyte, and
+/// sealing adds a third.
+const MOST_RECORDS: usize = 200;
+const MOST_BYTES: usize = 256 * 1024;
 const PAUSE: Duration = Duration::from_secs(1);
-/// How long a record is recognised if it is sent twice.
-const RECOGNISED: Duration = Duration::from_mins(2);
 const KEPT: Duration = Duration::from_hours(30 * 24);
 const NUMBER: &str = "Toolyard-Audit-Number";
 
@@ -33,7 +35,7 @@ pub(crate) fn stream_name(prefix: &str) -> String {
     format!("{prefix}_audit")
 }
 
-/// The number of a copied record in the audit of its node.
+/// The number that the last record of a message has in the audit of its node.
 pub(crate) fn number(headers: &HeaderMap) -> Option<i64> {
     headers.get(NUMBER)?.as_str().parse().ok()
 }
@@ -42,7 +44,7 @@ fn purpose(subject: &str, number: i64) -> String {
     format!("cluster audit {subject} {number}")
 }
 
-/// Nothing if the record was not sealed for this place with the cluster's secret.
+/// The records of a message, one per line. Nothing if they were not sealed for this place with the cluster's secret.
 pub(crate) fn open(keys: &Keys, subject: &str, number: i64, sealed: &[u8]) -> Option<Vec<u8>> {
     keys.open(&purpose(subject, number), std::str::from_utf8(sealed).ok()?)
 }
@@ -79,26 +81,16 @@ impl Shipper {
             name: stream_name(&self.prefix),
             subjects: vec![format!("{}.audit.>", self.prefix)],
             num_replicas: self.replicas,
-            duplicate_window: RECOGNISED,
             max_age: KEPT,
             ..Config::default()
         });
         let stream = stream.await.map_err(|error| error.to_string())?;
-        let mut last = self.start(&stream).await?;
+        let mut place = self.start(&stream).await?;
         loop {
-            self.shipped.store(last, Ordering::Relaxed);
-            let batch = self.read(last, BATCH).await?;
-            if batch.is_empty() {
-                sleep(PAUSE).await;
-                continue;
-            }
-            let mut acks = Vec::with_capacity(batch.len());
-            for (number, record) in batch {
-                acks.push(self.send(number, &record).await?);
-                last = number;
-            }
-            for ack in acks {
-                ack.await.map_err(|error| error.to_string())?;
+            self.shipped.store(place.number, Ordering::Relaxed);
+            match first_of(self.read(place.number, MOST_RECORDS).await?) {
+                Some((last, records)) => place = self.send(last, &records, place.sequence).await?,
+                None => sleep(PAUSE).await,
             }
         }
     }
@@ -109,35 +101,39 @@ impl Shipper {
         read.map_err(|error| error.to_string())?
     }
 
-    async fn send(&self, number: i64, record: &str) -> Result<PublishAckFuture, String> {
-        let mut headers = HeaderMap::new();
-        headers.insert("Nats-Msg-Id", format!("{}-{number}-{}", self.gateway, short_digest(record)));
-        headers.insert(NUMBER, number.to_string());
+    /// Sends the records up to this number in one message, unless the stream has another message after `before`.
+    async fn send(&self, last: i64, records: &str, before: u64) -> Result<Place, String> {
         let subject = self.subject();
-        let sealed = self.keys.seal(&purpose(&subject, number), record.as_bytes());
-        let sent = self.context.publish_with_headers(subject, headers, Bytes::from(sealed));
-        sent.await.map_err(|error| error.to_string())
+        let sealed = self.keys.seal(&purpose(&subject, last), records.as_bytes());
+        let message = PublishMessage::build()
+            .header(NUMBER, last.to_string())
+            .expected_last_subject_sequence(before)
+            .payload(Bytes::from(sealed));
+        let sent = self.context.send_publish(subject, message).await.map_err(|error| error.to_string())?;
+        let taken = sent.await.map_err(|error| error.to_string())?;
+        Ok(Place { number: last, sequence: taken.sequence })
     }
 
-    /// The number of the record after which copying continues.
-    async fn start(&self, stream: &Stream) -> Result<i64, String> {
-        let Some(copied) = self.last(stream).await? else { return Ok(0) };
-        let here = self.read(copied.number - 1, 1).await?;
-        let start = resume(&copied, here.first());
-        if start < copied.number {
-            tracing::warn!(target: "cluster", copied = copied.number, "the audit of this node does not have the last record that was copied: all of its records are copied");
+    /// Where copying continues.
+    async fn start(&self, stream: &Stream) -> Result<Place, String> {
+        let Some(copied) = self.last(stream).await? else { return Ok(Place::default()) };
+        let here = self.read(copied.place.number - 1, 1).await?;
+        let number = resume(&copied, here.first());
+        if number < copied.place.number {
+            tracing::warn!(target: "cluster", copied = copied.place.number, "the audit of this node does not have the last record that was copied: all of its records are copied");
         }
-        Ok(start)
+        Ok(Place { number, ..copied.place })
     }
 
-    /// The last record of this gateway in the stream.
+    /// The last message of this gateway in the stream, as the leader of the stream has it.
     async fn last(&self, stream: &Stream) -> Result<Option<Copied>, String> {
         let subject = self.subject();
         match stream.get_last_raw_message_by_subject(&subject).await {
             Ok(message) => {
                 let number = number(&message.headers).ok_or("the last record in the stream has no number")?;
-                let record = open(&self.keys, &subject, number, &message.payload);
-                Ok(Some(Copied { number, hash: record.as_deref().and_then(hash) }))
+                let records = open(&self.keys, &subject, number, &message.payload);
+                let place = Place { number, sequence: message.sequence };
+                Ok(Some(Copied { place, hash: records.as_deref().and_then(last_hash) }))
             }
             Err(error) if error.kind() == LastRawMessageErrorKind::NoMessageFound => Ok(None),
             Err(error) => Err(error.to_string()),
@@ -145,33 +141,54 @@ impl Shipper {
     }
 }
 
-/// A record that the stream has.
-struct Copied {
+/// How far the stream has come with this gateway.
+#[derive(Clone, Copy, Debug, Default)]
+struct Place {
+    /// The last record that it has, by its number in the audit.
     number: i64,
-    /// Nothing if it cannot be opened.
+    /// The last message in the stream; 0 if there is none.
+    sequence: u64,
+}
+
+/// The end of what the stream has.
+struct Copied {
+    place: Place,
+    /// The hash of the last record. Nothing if it cannot be opened.
     hash: Option<String>,
+}
+
+/// The first of these records, as many as fit into one message, and the number of the last one of them.
+fn first_of(records: Vec<(i64, String)>) -> Option<(i64, String)> {
+    let mut records = records.into_iter();
+    let (mut last, mut lines) = records.next()?;
+    for (number, record) in records {
+        if lines.len() + record.len() >= MOST_BYTES {
+            break;
+        }
+        lines.push('\n');
+        lines.push_str(&record);
+        last = number;
+    }
+    Some((last, lines))
 }
 
 /// After which record to go on, given the first record here from the number that was copied last. An audit that does not
 /// have this record began again, or lost its end when the machine failed: its numbers are used a second time.
 fn resume(copied: &Copied, here: Option<&(i64, String)>) -> i64 {
+    let last = copied.place.number;
     match here {
         // The record was removed here because of its age, or for room.
-        Some((number, _)) if *number > copied.number => copied.number,
-        Some((_, record)) if copied.hash.is_none() || hash(record.as_bytes()) == copied.hash => copied.number,
+        Some((number, _)) if *number > last => last,
+        Some((_, record)) if copied.hash.is_none() || last_hash(record.as_bytes()) == copied.hash => last,
         _ => 0,
     }
 }
 
-/// The hash that the chain of the audit has at a record.
-fn hash(record: &[u8]) -> Option<String> {
-    let record: Value = serde_json::from_slice(record).ok()?;
+/// The hash that the chain of the audit has at the last of these records.
+fn last_hash(records: &[u8]) -> Option<String> {
+    let last = records.rsplit(|byte| *byte == b'\n').next()?;
+    let record: Value = serde_json::from_slice(last).ok()?;
     record["hash"].as_str().map(str::to_owned)
-}
-
-/// Distinguishes records with the same number.
-fn short_digest(record: &str) -> String {
-    HEXLOWER.encode(&digest(&SHA256, record.as_bytes()).as_ref()[..8])
 }
 
 #[cfg(test)]
@@ -194,7 +211,8 @@ mod tests {
 
     #[test]
     fn copying_goes_on_after_the_last_record_unless_the_audit_began_again() {
-        let copied = |hash: Option<&str>| Copied { number: 7, hash: hash.map(str::to_owned) };
+        let place = Place { number: 7, sequence: 3 };
+        let copied = |hash: Option<&str>| Copied { place, hash: hash.map(str::to_owned) };
         let here = |number: i64, hash: &str| Some((number, format!("{{\"hash\":\"{hash}\"}}")));
         for (copied, here, start) in [
             (copied(Some("x")), here(7, "x"), 7),
@@ -209,7 +227,20 @@ mod tests {
     }
 
     #[test]
-    fn different_records_with_the_same_number_are_distinguished() {
-        assert_ne!(short_digest("{\"id\":1,\"hash\":\"x\"}"), short_digest("{\"id\":1,\"hash\":\"y\"}"));
+    fn a_message_has_as_many_records_as_fit_and_one_at_least() {
+        let record = |number: i64, bytes: usize| (number, "x".repeat(bytes));
+        assert_eq!(first_of(Vec::new()), None);
+        assert_eq!(first_of(vec![record(4, 2), record(5, 1)]), Some((5, "xx\nx".to_owned())));
+        for (sizes, last) in [([MOST_BYTES - 10, 9], 2), ([MOST_BYTES - 10, 10], 1), ([MOST_BYTES * 2, 1], 1)]
+        {
+            let (number, lines) = first_of(vec![record(1, sizes[0]), record(2, sizes[1])]).unwrap();
+            let count = i64::try_from(lines.lines().count()).unwrap();
+            assert_eq!((number, count), (last, last), "{sizes:?}");
+        }
+    }
+
+    #[test]
+    fn the_last_of_several_records_shows_where_copying_continues() {
+        assert_eq!(last_hash(b"{\"hash\":\"x\"}\n{\"hash\":\"y\"}").as_deref(), Some("y"));
     }
 }

@@ -68,7 +68,7 @@ fn audit(common: &Common, args: &AuditArgs) -> Result<(), Failure> {
     live::block_on(cluster::read_audit(cluster, args.follow, show))??;
     if unread > 0 {
         say::line(format_args!(
-            "note: {unread} records were left out: the `key` of [cluster] does not open them"
+            "note: {unread} messages of the stream were left out: the `key` of [cluster] does not open them"
         ));
     }
     Ok(())

@@ -10,6 +10,7 @@ mod http;
 mod testkit;
 mod attempt;
 mod bare;
+mod cutter;
 mod nats;
 mod tenures;
 mod wire;

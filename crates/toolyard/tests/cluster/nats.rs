@@ -13,6 +13,8 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
 
+use super::world::eventually;
+
 /// The servers of a world. Each keeps its port and its data when it is started again.
 pub(crate) struct Nats {
     servers: Vec<Server>,
@@ -155,7 +157,7 @@ struct Lines(BufReader<TcpStream>);
 
 impl Lines {
     fn connect(port: u16) -> Self {
-        let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+        let mut stream = eventually("NATS", || TcpStream::connect(("127.0.0.1", port)).ok());
         stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
         stream.write_all(b"CONNECT {\"verbose\":false,\"headers\":false}\r\nSUB answers 1\r\n").unwrap();
         Self(BufReader::new(stream))

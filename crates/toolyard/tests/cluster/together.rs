@@ -1,10 +1,12 @@
 //! What nodes have together: limits, and the audit.
 
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
 use super::attempt::attempt;
+use super::cutter::Cutter;
 use super::world::{Setup, World, call, eventually};
 
 const LIMITED: &str =
@@ -204,4 +206,51 @@ fn the_audit_of_all_nodes_is_in_one_stream_once() {
         assert!(!text.contains("tools/call"), "NATS can read a record: {text}");
     }
     assert!(world.node("laptop").status()["auditCopied"].is_null());
+}
+
+/// Waits until so many more calls were answered.
+fn wait_for_calls(answered: &AtomicUsize, more: usize) {
+    let goal = answered.load(Ordering::SeqCst) + more;
+    eventually("more calls", || (answered.load(Ordering::SeqCst) >= goal).then_some(()));
+}
+
+#[test]
+fn nats_that_is_lost_under_load_leaves_no_gap_and_no_record_twice_in_the_copy() {
+    let mut world = World::new();
+    let cutter = Cutter::before(&world.nats.url(0));
+    let cluster = format!("nats = \"{}\"\naudit = true", cutter.url);
+    let config = "[audit]\nenabled = true\n";
+    world.start_with("a", Setup { upstreams: &["one"], cluster: &cluster, config, ..Setup::default() });
+    world.wait_for_tool("one__pid");
+    let (url, answered, is_over) = (world.node("a").url.clone(), AtomicUsize::new(0), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                // A failed test ends, too.
+                while !is_over.load(Ordering::SeqCst) && answered.load(Ordering::SeqCst) < 50_000 {
+                    call(&url, "one__pid", &json!({})).unwrap();
+                    answered.fetch_add(1, Ordering::SeqCst);
+                }
+            });
+        }
+        for _ in 0..2 {
+            world.nats.kill(0);
+            wait_for_calls(&answered, 300);
+            // It is lost again at the beginning of what was recorded in the meantime.
+            cutter.arm();
+            world.nats.start(0);
+            cutter.wait();
+        }
+        is_over.store(true, Ordering::SeqCst);
+    });
+    world.node("a").call("one__add", &json!({ "number": 1 })).unwrap();
+    let is_last = |record: &Value| record["what"] == "ended" && record["tool"] == "one:add";
+    let records = eventually("the last record", || {
+        let records = world.audit("a");
+        records.iter().any(is_last).then_some(records)
+    });
+    let numbers: Vec<i64> = records.iter().map(|record| record["id"].as_i64().unwrap()).collect();
+    let wrong = (1..).zip(&numbers).find(|(expected, number)| expected != *number);
+    assert_eq!(wrong, None, "expected, and found; of {} records", numbers.len());
+    println!("{} calls, {} records", answered.into_inner(), numbers.len());
 }
