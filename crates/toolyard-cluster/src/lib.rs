@@ -64,7 +64,7 @@ use tunnel::Tunnels;
 pub use audit_copy::{AuditCopyError, CopiedRecord, read_audit};
 pub use links::LinkContext;
 pub use ship::AuditRecords;
-pub use store::{Credentials, NatsSettings, StoreError};
+pub use store::{Credentials, LEASES_KEPT, NatsSettings, StoreError};
 
 /// What a node is set up with.
 pub struct ClusterSettings {

@@ -14,6 +14,7 @@
 //! whatever carries out the [`Op`]s, so that a model can run all of this in virtual time.
 
 mod abandoned;
+mod fence;
 #[cfg(test)]
 mod model;
 
@@ -27,6 +28,8 @@ use serde::{Deserialize, Serialize};
 const PAUSE: Duration = Duration::from_secs(1);
 /// After this number of intervals without a renewal, the store counts as lost.
 const RENEWALS: u32 = 3;
+/// For how many lengths of a lease a lost member stays known.
+pub const REMEMBERED: u32 = 4;
 
 /// One run of one gateway.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -78,7 +81,7 @@ impl Terms {
     /// With the usual margin and pace for a lease of this length.
     pub fn of(lease: Duration) -> Self {
         let renew_every = (lease / 12).min(Duration::from_secs(5));
-        Self { lease, margin: lease / 12, renew_every, remember: lease * 4 }
+        Self { lease, margin: lease / 12, renew_every, remember: lease * REMEMBERED }
     }
 }
 
@@ -155,6 +158,16 @@ struct Seen {
     revision: Revision,
     since: Duration,
     is_fenced: bool,
+    /// Whether the store did not have this version when the member was to be fenced.
+    is_refused: bool,
+    /// The member is not fenced before this, by the slow clock.
+    fence_at: Duration,
+}
+
+impl Seen {
+    fn new(revision: Revision, now: Now) -> Self {
+        Self { revision, since: now.slow, is_fenced: false, is_refused: false, fence_at: now.slow }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -310,17 +323,6 @@ impl Ownership {
         }
     }
 
-    /// The process of a member is known to have ended, so its lease need not be waited for.
-    pub fn is_known_dead(&mut self, member: &Member, now: Now) -> Vec<Order> {
-        let Some(seen) = self.members.get(member).filter(|seen| !seen.is_fenced) else { return Vec::new() };
-        let revision = seen.revision;
-        if self.is_fencing(member) {
-            Vec::new()
-        } else {
-            vec![self.order(Op::Fence(member.clone(), Some(revision)), now)]
-        }
-    }
-
     /// The store shows a lease.
     pub fn saw_member(&mut self, member: &Member, sight: Sight, revision: Revision, now: Now) {
         if *member == self.me {
@@ -333,10 +335,9 @@ impl Ownership {
             self.members.remove(member);
             return;
         }
-        let seen = self.members.entry(member.clone());
-        let seen = seen.or_insert(Seen { revision: 0, since: now.slow, is_fenced: false });
+        let seen = self.members.entry(member.clone()).or_insert(Seen::new(0, now));
         if revision > seen.revision {
-            (seen.revision, seen.since) = (revision, now.slow);
+            *seen = Seen { is_fenced: seen.is_fenced, ..Seen::new(revision, now) };
         }
         seen.is_fenced |= sight == Sight::Fenced;
     }
@@ -403,19 +404,6 @@ impl Ownership {
         orders
     }
 
-    /// Releases what is recorded as ours and not wanted: a claim that was given up may have been carried out late.
-    fn tick_leftovers(&mut self, now: Now) -> Vec<Order> {
-        let is_releasing = |id: &str| {
-            self.pending.values().any(|pending| matches!(&pending.op, Op::Release(other, _) if other == id))
-        };
-        let is_left = |(id, holder): &(&String, &Holder)| {
-            holder.member == self.me && !self.wishes.contains_key(*id) && !is_releasing(id)
-        };
-        let left: Vec<(String, Revision)> =
-            self.owners.iter().filter(is_left).map(|(id, holder)| (id.clone(), holder.revision)).collect();
-        left.into_iter().map(|(id, revision)| self.order(Op::Release(id, revision), now)).collect()
-    }
-
     /// The next thing to do for an id that is wanted and not owned.
     fn way_to(&self, id: &str, now: Now) -> Option<Op> {
         let is_claiming = |pending: &Pending| matches!(&pending.op, Op::Claim(other, _) if other == id);
@@ -429,15 +417,10 @@ impl Ownership {
         }
         match self.members.get(&holder.member) {
             Some(seen) if seen.is_fenced => claim(),
-            _ if self.is_fencing(&holder.member) => None,
-            Some(seen) => (now.slow >= seen.since + self.terms.lease)
-                .then(|| Op::Fence(holder.member.clone(), Some(seen.revision))),
-            None => Some(Op::Fence(holder.member.clone(), None)),
+            Some(seen) if now.slow < seen.since + self.terms.lease => None,
+            Some(seen) => self.fence_of(&holder.member, seen, now),
+            None => self.fence_of_unknown(&holder.member),
         }
-    }
-
-    fn is_fencing(&self, member: &Member) -> bool {
-        self.pending.values().any(|pending| matches!(&pending.op, Op::Fence(other, _) if other == member))
     }
 
     /// The store has answered.
@@ -446,7 +429,7 @@ impl Ownership {
         match op {
             Op::CreateLease | Op::RenewLease(_) => self.renewed(outcome, sent, now),
             Op::ReadLease => self.read(outcome, now),
-            Op::Fence(member, _) => self.fenced(member, outcome, now),
+            Op::Fence(member, at) => self.fenced(member, at, outcome, now),
             Op::Claim(id, _) => self.claimed(&id, outcome),
             Op::Release(..) | Op::EndLease(_) => {}
         }
@@ -476,22 +459,6 @@ impl Ownership {
             Outcome::Lease(None) if self.valid_until > Duration::ZERO => self.lost(),
             Outcome::Lease(None) => self.lease = Lease::None,
             _ => self.renew_at = now.fast + PAUSE,
-        }
-    }
-
-    fn fenced(&mut self, member: Member, outcome: &Outcome, now: Now) {
-        match outcome {
-            Outcome::Done(revision) => {
-                let seen = Seen { revision: *revision, since: now.slow, is_fenced: true };
-                self.members.insert(member, seen);
-            }
-            // It has renewed its lease, or another member fenced it: the store will show which.
-            Outcome::Conflict => {
-                if let Some(seen) = self.members.get_mut(&member) {
-                    seen.since = now.slow;
-                }
-            }
-            Outcome::Unknown | Outcome::Lease(_) => {}
         }
     }
 

@@ -21,8 +21,9 @@ use crate::shared::Problem;
 
 /// How long one operation may take.
 const DEADLINE: Duration = Duration::from_secs(4);
-/// Leases and marks of fenced members are deleted after this. Leases in use are renewed much earlier.
-const FORGOTTEN: Duration = Duration::from_hours(1);
+/// Leases and marks of fenced members are deleted after this. It is longer than any member stays known, so that a
+/// silent one is fenced first.
+pub const LEASES_KEPT: Duration = Duration::from_hours(8);
 /// How soon a server that does not answer is noticed. The default of the client is a minute.
 const PING: Duration = Duration::from_secs(3);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
@@ -161,7 +162,7 @@ impl Store {
 
     /// Opens the buckets, or makes them.
     pub(crate) async fn buckets(&self) -> Result<Buckets, StoreError> {
-        let leases = self.bucket("leases", FORGOTTEN).await?;
+        let leases = self.bucket("leases", LEASES_KEPT).await?;
         let owners = self.bucket("owners", Duration::ZERO).await?;
         Ok(Buckets { leases, owners, keys: self.keys.clone() })
     }

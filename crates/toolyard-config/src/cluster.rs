@@ -12,7 +12,8 @@ use super::tree::Value;
 
 const SHORTEST_KEY: usize = 32;
 const SHORTEST_LEASE: Duration = Duration::from_secs(30);
-const LONGEST_LEASE: Duration = Duration::from_hours(1);
+/// The longest `lease` that is accepted.
+pub const LONGEST_LEASE: Duration = Duration::from_hours(1);
 /// Long enough for NATS to be restarted or to choose another leader meanwhile.
 const LEASE: Duration = Duration::from_secs(90);
 const LONGEST_NAME: usize = 63;

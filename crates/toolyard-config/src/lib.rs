@@ -61,7 +61,7 @@ use toolyard_proto::token::Rules;
 
 pub use apps::{AppsConfig, DEFAULT as DEFAULT_APPS, Scan, TcpDoor};
 pub use audit::{AuditConfig, AuditPayloads, AuditSync};
-pub use cluster::{ClusterConfig, ClusterCredentials};
+pub use cluster::{ClusterConfig, ClusterCredentials, LONGEST_LEASE};
 pub use duration::parse as parse_duration;
 pub use find::{Found, PROJECT_FILE, Role, Source, find, of_the_proxy, project, unused_hint};
 pub use fingerprint::{fingerprint, fingerprint_of_pack, fingerprint_on_any_machine};

@@ -1,8 +1,21 @@
-//! Records that members leave behind and no other member takes over.
+//! Records that members leave behind: those of this one that it does not want, and those that no other member takes over.
 
-use super::{Holder, Now, Op, Order, Ownership, Pending, Seen};
+use super::{Holder, Now, Op, Order, Ownership, Pending, Revision, Seen};
 
 impl Ownership {
+    /// Releases what is recorded as ours and not wanted: a claim that was given up may have been carried out late.
+    pub(super) fn tick_leftovers(&mut self, now: Now) -> Vec<Order> {
+        let is_releasing = |id: &str| {
+            self.pending.values().any(|pending| matches!(&pending.op, Op::Release(other, _) if other == id))
+        };
+        let is_left = |(id, holder): &(&String, &Holder)| {
+            holder.member == self.me && !self.wishes.contains_key(*id) && !is_releasing(id)
+        };
+        let left: Vec<(String, Revision)> =
+            self.owners.iter().filter(is_left).map(|(id, holder)| (id.clone(), holder.revision)).collect();
+        left.into_iter().map(|(id, revision)| self.order(Op::Release(id, revision), now)).collect()
+    }
+
     /// Forgets members that have been silent for long, and removes the records of what they own if no other member wants it. First they are
     /// fenced, as before a claim.
     pub(super) fn tick_abandoned(&mut self, now: Now) -> Option<Order> {
@@ -25,16 +38,13 @@ impl Ownership {
 
     /// For a member that has a lease, and for one that owns something without a lease.
     fn fence_of_silent(&self, now: Now) -> Option<Op> {
-        let silent = self.members.iter().find(|(_, seen)| !seen.is_fenced && self.is_old(seen, now));
-        let op = if let Some((member, seen)) = silent {
-            Op::Fence(member.clone(), Some(seen.revision))
-        } else {
-            let is_unknown =
-                |holder: &&Holder| holder.member != self.me && !self.members.contains_key(&holder.member);
-            Op::Fence(self.owners.values().find(is_unknown)?.member.clone(), None)
-        };
-        let is_under_way = self.pending.values().any(|pending| pending.op == op);
-        (!is_under_way).then_some(op)
+        let mut silent = self.members.iter().filter(|(_, seen)| !seen.is_fenced && self.is_old(seen, now));
+        let is_unknown =
+            |holder: &&Holder| holder.member != self.me && !self.members.contains_key(&holder.member);
+        silent.find_map(|(member, seen)| self.fence_of(member, seen, now)).or_else(|| {
+            let unknown = self.owners.values().find(is_unknown)?;
+            self.fence_of_unknown(&unknown.member)
+        })
     }
 
     fn is_old(&self, seen: &Seen, now: Now) -> bool {

@@ -1,6 +1,6 @@
 //! A model of ownership: several members over one store, in virtual time, with messages that are late, lost or carried
 //! out without an answer, processes that are stopped and continued, machines that sleep, crashes, nodes that stop for
-//! ever, and clocks that run at different speeds. At every step it checks that no id has two owners. Without losses and
+//! ever, leases that the store deletes because of their age, and clocks that run at different speeds. At every step it checks that no id has two owners. Without losses and
 //! delays it checks how soon an id has another owner.
 
 use std::cmp::Reverse;
@@ -19,6 +19,8 @@ const TICK: u64 = 2_500;
 /// As often as in the program, for how soon something happens.
 const SHORT_TICK: u64 = 250;
 const RENEWAL: u64 = LEASE / 12;
+/// When the store deletes a lease, and shows that to no one.
+const FORGOTTEN: u64 = LEASE * 3 / 2;
 /// When a node that never continues would continue.
 const NEVER: u64 = u64::MAX;
 
@@ -60,9 +62,23 @@ enum Value {
 struct Store {
     keys: BTreeMap<String, (Revision, Option<Value>)>,
     last: Revision,
+    /// When each lease was written.
+    written: BTreeMap<String, u64>,
 }
 
 impl Store {
+    /// Deletes the leases that are old.
+    fn forget(&mut self, now: u64) {
+        let Self { keys, written, .. } = self;
+        written.retain(|key, at| {
+            let is_kept = *at + FORGOTTEN > now;
+            if !is_kept {
+                keys.remove(key);
+            }
+            is_kept
+        });
+    }
+
     fn set(&mut self, key: &str, expected: Option<Revision>, value: Option<Value>) -> Outcome {
         let current =
             self.keys.get(key).map_or(0, |(revision, value)| if value.is_some() { *revision } else { 0 });
@@ -359,12 +375,16 @@ impl World {
     }
 
     fn arrive(&mut self, node: usize, life: u32, me: &Member, order: &Order, is_answered: bool) {
+        self.store.forget(self.time);
         let (outcome, changed) = self.store.apply(me, &order.op);
         if is_answered {
             let after = 1 + self.random.below(50);
             self.at(after, Event::Answer { node, life, number: order.number, outcome });
         }
         let Some(key) = changed else { return };
+        if Member::from_key(&key).is_some() {
+            self.store.written.insert(key.clone(), self.time);
+        }
         let (revision, value) = self.store.keys[&key].clone();
         for other in 0..self.nodes.len() {
             let after = self.time + self.delay();

@@ -6,16 +6,20 @@ use std::sync::Arc;
 use anyhow::{Context as _, Result};
 use parking_lot::Mutex;
 use serde_json::Value;
+use toolyard_cluster::ownership::REMEMBERED;
 use toolyard_cluster::{
-    AuditRecords, Cluster, ClusterSettings, CopiedRecord, Credentials, LinkContext, NatsSettings,
+    AuditRecords, Cluster, ClusterSettings, CopiedRecord, Credentials, LEASES_KEPT, LinkContext, NatsSettings,
 };
-use toolyard_config::{ClusterConfig, ClusterCredentials, Config};
+use toolyard_config::{ClusterConfig, ClusterCredentials, Config, LONGEST_LEASE};
 use toolyard_core::{Connect, Gateway};
 use toolyard_model::{Keys, Nodes, Scope, SharedSecrets};
 use toolyard_proto::name::UpstreamId;
 use toolyard_serve::{Endpoint, serve_node};
 
 use crate::connect::ConnectContext;
+
+// A node that is silent is fenced before NATS deletes its lease, also with the longest lease.
+const _: () = assert!(LEASES_KEPT.as_secs() > LONGEST_LEASE.saturating_mul(REMEMBERED).as_secs());
 
 #[derive(Clone, Debug)]
 pub(crate) struct Node {
