@@ -1,8 +1,8 @@
 //! Approvals in the store: the calls that wait at each node, so that an operator can still decide when the node is
 //! gone; and unused grants, so that a call can be repeated at any node and passes once.
 //!
-//! `wait.GATEWAY.ID` is a call that waits, or the mark that another node has decided about it. `grant.KEY` is a grant;
-//! the node that deletes it may let one call pass.
+//! `wait.GATEWAY.ID` is a call that waits, or the mark that another node has decided about it. `grant.KEY` is a grant.
+//! If it is for one call, the node that deletes it may let that pass; else all nodes use it until it expires.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::sync::{Notify, watch as channel};
 use tokio::time::{sleep, timeout};
-use toolyard_core::{Gateway, SharedApprovals};
+use toolyard_core::{Gateway, SharedApprovals, UnsharedGrant};
 use toolyard_model::BoxFuture;
 
 use crate::ownership::Outcome;
@@ -162,12 +162,26 @@ impl ApprovalStore {
     /// Shares grants that were not used since the last time: a call that waits here takes its own at once.
     async fn write_grants(&self, bucket: &kv::Store, gateway: &Gateway, unused: &mut BTreeSet<String>) {
         let before = std::mem::take(unused);
-        for (key, grant) in gateway.unshared_grants() {
-            if !before.contains(&key) {
-                unused.insert(key);
-            } else if gateway.begin_to_share_grant(&key) {
-                self.put(bucket, &format!("grant.{key}"), &grant, None).await;
+        for grant in gateway.unshared_grants() {
+            if before.contains(&grant.key) {
+                self.write_grant(bucket, gateway, &grant).await;
+            } else {
+                unused.insert(grant.key);
             }
+        }
+    }
+
+    /// A grant for one call must be claimed as soon as another node may know it; another one is still good here.
+    async fn write_grant(&self, bucket: &kv::Store, gateway: &Gateway, unshared: &UnsharedGrant) {
+        let UnsharedGrant { key, is_once, grant } = unshared;
+        if *is_once && !gateway.begin_to_share_grant(key) {
+            return;
+        }
+        // An entry that is there already has expired.
+        let known = self.seen().grants.get(key).copied();
+        let written = self.put(bucket, &format!("grant.{key}"), grant, known).await;
+        if !is_once && matches!(written, Outcome::Done(_)) {
+            gateway.begin_to_share_grant(key);
         }
     }
 

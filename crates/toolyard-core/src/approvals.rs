@@ -24,6 +24,7 @@ use toolyard_policy::rules::Approval;
 use crate::event::{Events, What};
 use crate::keys::StateKeys;
 
+pub use sharing::UnsharedGrant;
 pub use shown::shorten_arguments;
 
 /// How many calls may wait in all; further calls are refused.
@@ -150,12 +151,17 @@ struct Grant {
     session: Option<String>,
     is_once: bool,
     expires: u64,
-    /// Whether other gateways know it, so that it must be claimed before it is used.
+    /// Whether other gateways know it.
     #[serde(default)]
     is_shared: bool,
 }
 
 impl Grant {
+    /// Whether another gateway may use it up.
+    fn is_to_be_claimed(&self) -> bool {
+        self.is_shared && self.is_once
+    }
+
     /// The key by which other gateways know the call.
     fn key(&self) -> String {
         let text = serde_json::to_vec(&self.subject).unwrap_or_default();
@@ -270,7 +276,7 @@ impl Approvals {
         let session = session_of(client);
         let fits = |grant: &Grant| {
             let is_for = grant.session.is_none() || grant.session == session;
-            grant.is_shared && grant.subject == *subject && is_for
+            grant.is_to_be_claimed() && grant.subject == *subject && is_for
         };
         let Some(grant) = self.state().grants.iter().find(|grant| fits(grant)).cloned() else { return false };
         let Some(is_ours) = shared.claim(&grant.key()).await else { return false };
@@ -292,7 +298,7 @@ impl Approvals {
         let session = session_of(client);
         let fits = |grant: &Grant| {
             let is_for = grant.session.is_none() || grant.session == session;
-            !grant.is_shared && grant.subject == *subject && is_for
+            !grant.is_to_be_claimed() && grant.subject == *subject && is_for
         };
         let Some(found) = state.grants.iter().position(fits) else { return Ok(false) };
         if state.grants[found].is_once {

@@ -39,7 +39,7 @@ mod tool_switch;
 mod yard;
 
 pub use api::{Answered, ApprovalsElsewhere, Controls, Route, Who};
-pub use approvals::{SharedApprovals, shorten_arguments};
+pub use approvals::{SharedApprovals, UnsharedGrant, shorten_arguments};
 pub use apps::{AppOptions, Apps};
 pub use gateway::{Gateway, Reloaded};
 pub use plan::{

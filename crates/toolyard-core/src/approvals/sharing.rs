@@ -1,5 +1,6 @@
-//! Approvals of several gateways: what waits at one can be decided about at another, also when the first is gone, and a
-//! grant that was not used holds at all of them, for one call.
+//! Approvals of several gateways: what waits at one can be decided about at another, also when the first is gone. A
+//! grant that was not used holds at all of them, for one call; one for a client without a session holds at all of them
+//! until it expires. A session is at one gateway, and so are its grants.
 
 use std::sync::Arc;
 
@@ -9,10 +10,20 @@ use serde_json::{Value, json};
 use super::{Approvals, Grant, Pending, SharedApprovals};
 use crate::Gateway;
 
+/// A grant that only this gateway knows.
+#[derive(Debug)]
+pub struct UnsharedGrant {
+    pub key: String,
+    /// Whether it is for one call.
+    pub is_once: bool,
+    pub grant: Value,
+}
+
 impl Approvals {
-    fn learn(&self, grant: Grant) {
+    pub(super) fn learn(&self, grant: Grant) {
         let mut state = self.state();
-        let is_known = state.grants.iter().any(|known| known.is_shared && known.key() == grant.key());
+        let is_as_good = |known: &Grant| known.is_shared && known.expires >= grant.expires;
+        let is_known = state.grants.iter().any(|known| is_as_good(known) && known.key() == grant.key());
         if !is_known {
             // A call that waits here for this approval continues.
             let is_meant =
@@ -39,15 +50,19 @@ impl Gateway {
         state.pending.iter().filter_map(call).collect()
     }
 
-    /// The grants for one call that were given here and that other gateways do not know yet, by their keys.
-    pub fn unshared_grants(&self) -> Vec<(String, Value)> {
+    /// The grants that were given here and that other gateways do not know yet.
+    pub fn unshared_grants(&self) -> Vec<UnsharedGrant> {
         let state = self.shared().approvals.state();
-        let is_meant = |grant: &&Grant| grant.is_once && grant.session.is_none() && !grant.is_shared;
-        let grant = |grant: &Grant| Some((grant.key(), serde_json::to_value(grant).ok()?));
+        let is_meant = |grant: &&Grant| grant.session.is_none() && !grant.is_shared;
+        let grant = |grant: &Grant| {
+            let (key, is_once) = (grant.key(), grant.is_once);
+            Some(UnsharedGrant { key, is_once, grant: serde_json::to_value(grant).ok()? })
+        };
         state.grants.iter().filter(is_meant).filter_map(grant).collect()
     }
 
-    /// Begins to share a grant: from now on it must be claimed before it is used. Returns false if it was already used.
+    /// Begins to share a grant: from now on, one for one call must be claimed before it is used. Returns false if it was
+    /// already used.
     pub fn begin_to_share_grant(&self, key: &str) -> bool {
         let approvals = &self.shared().approvals;
         let mut state = approvals.state();

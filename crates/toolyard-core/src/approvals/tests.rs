@@ -126,6 +126,34 @@ fn a_grant_for_a_session_is_for_that_session() {
 }
 
 #[test]
+fn a_grant_of_another_gateway_is_claimed_for_one_call_and_otherwise_used_until_it_expires() {
+    let (approvals, client) = (open(None), ClientKey::Connection(1));
+    for (is_once, is_used) in [(true, [false; 3]), (false, [true, true, false])] {
+        let subject = wanted("alice", json!({ "once": is_once }), 60).subject;
+        let grant =
+            Grant { subject: subject.clone(), session: None, is_once, expires: now() + 60, is_shared: true };
+        approvals.learn(grant);
+        let takes = [0, 10, 50].map(|seconds| {
+            pass(&approvals, seconds);
+            approvals.take(&subject, &client).unwrap()
+        });
+        assert_eq!(takes, is_used, "for one call: {is_once}");
+    }
+}
+
+#[test]
+fn a_later_grant_of_another_gateway_replaces_the_one_that_is_known() {
+    let (approvals, client) = (open(None), ClientKey::Connection(1));
+    let subject = wanted("alice", json!({}), 60).subject;
+    for expires in [20, 60, 40] {
+        let (subject, expires) = (subject.clone(), now() + expires);
+        approvals.learn(Grant { subject, session: None, is_once: false, expires, is_shared: true });
+    }
+    pass(&approvals, 50);
+    assert!(approvals.take(&subject, &client).unwrap());
+}
+
+#[test]
 fn the_time_for_questions_of_an_upstream_begins_with_the_first_one() {
     let approvals = open(None);
     let alice = wanted("alice", json!({}), 60);

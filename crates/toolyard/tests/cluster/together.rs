@@ -133,6 +133,36 @@ fn an_approval_outlives_the_node_of_its_call_and_is_used_once() {
     assert_eq!(world.calls("one").len(), 1);
 }
 
+/// The same, with approvals for all equal calls. A call does not wait for long.
+const HELD_FOR_LONG: &str = "[[rules]]\ntools = [\"one:add\"]\ndo = \"approve\"\nby = \"operator\"\nremember = \"session\"\nwait = \"100ms\"\n";
+
+#[test]
+fn an_approval_of_all_equal_calls_of_a_client_without_a_session_is_valid_at_all_nodes() {
+    let mut world = World::new();
+    world.start_with("a", Setup { upstreams: &["one"], config: HELD_FOR_LONG, ..Setup::default() });
+    world.start_with("b", Setup { config: HELD_FOR_LONG, ..Setup::default() });
+    world.start_with("c", Setup { config: HELD_FOR_LONG, ..Setup::default() });
+    world.wait_for_tool("one__add");
+    let add = |node: &str, number: u64| world.node(node).call("one__add", &json!({ "number": number }));
+    let refused = add("b", 1).unwrap_err();
+    let id = refused.split_once("pending as ").unwrap().1.split_whitespace().next().unwrap();
+    let id = id.trim_end_matches(|c: char| !c.is_ascii_alphanumeric());
+    eventually("the call at a", || {
+        let output = world.node("a").run(&["approve"]);
+        String::from_utf8(output.stdout).unwrap().contains(id).then_some(())
+    });
+    let output = world.node("a").run(&["approve", id]);
+    assert!(output.status.success(), "{output:?}");
+    for node in ["b", "c", "a"] {
+        eventually(&format!("the grant at {node}"), || add(node, 1).ok());
+    }
+    for node in ["a", "b", "c", "a", "b", "c"] {
+        add(node, 1).unwrap_or_else(|error| panic!("again at {node}: {error}"));
+    }
+    assert_eq!(world.calls("one").len(), 9);
+    assert!(add("c", 2).is_err(), "other arguments need an approval of their own");
+}
+
 #[test]
 fn a_changed_definition_is_held_at_a_node_that_never_saw_it_before_and_approved_once() {
     let config = "[pins]\ndefault = \"hold\"\n";
