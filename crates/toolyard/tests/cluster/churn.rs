@@ -1,7 +1,8 @@
 //! Apps, instances and nodes that are killed and started again at random, while clients call through all nodes: every
-//! request has one answer, no call is carried out twice, and a program has one owner at any time.
+//! request has one answer, unless the node that it was sent to was killed meanwhile; no call is carried out twice, and a
+//! program has one owner at any time.
 //!
-//! `TOOLYARD_CHURN_SECONDS=120` makes it longer.
+//! `TOOLYARD_CHURN_SECONDS=120` makes it longer, `TOOLYARD_CHURN_SEED` repeats a run as far as chance allows.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -14,7 +15,7 @@ use serde_json::json;
 use super::apps::Mortal;
 use super::attempt::attempt;
 use super::nats::free_port;
-use super::tenures::{Kills, check_acts, check_tenures, now, tenures};
+use super::tenures::{check_acts, check_tenures, now, tenures};
 use super::world::{Setup, World, eventually};
 
 const NODES: [&str; 3] = ["a", "b", "c"];
@@ -26,6 +27,11 @@ const FEWEST_KILLS: usize = 3;
 struct Chance(u64);
 
 impl Chance {
+    /// Another one for each of its users.
+    fn new(seed: u64, user: u64) -> Self {
+        Self((seed ^ user.wrapping_mul(0x9e37_79b9_7f4a_7c15)) | 1)
+    }
+
     fn below(&mut self, bound: u64) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -51,20 +57,44 @@ struct Stage {
     is_over: AtomicBool,
 }
 
+/// From just before a node was killed until it was there again, in seconds since 1970.
+#[derive(Debug)]
+struct Absence {
+    node: &'static str,
+    from: f64,
+    until: f64,
+}
+
+/// A call without an answer: where it was sent, when, and when its end was seen.
+#[derive(Debug)]
+struct Unanswered {
+    node: &'static str,
+    sent: f64,
+    ended: f64,
+}
+
+impl Unanswered {
+    fn is_due_to(&self, absence: &Absence) -> bool {
+        self.node == absence.node && self.sent <= absence.until && self.ended >= absence.from
+    }
+}
+
 #[derive(Debug, Default)]
 struct Tally {
     answered: usize,
     refused: usize,
-    unanswered: usize,
+    unanswered: Vec<Unanswered>,
     /// The numbers that were answered as carried out.
     added: BTreeSet<u64>,
 }
 
 #[test]
 fn churn_with_killed_nodes_leaves_one_answer_per_call_and_one_owner_per_id() {
-    let seconds =
-        std::env::var("TOOLYARD_CHURN_SECONDS").ok().and_then(|text| text.parse().ok()).unwrap_or(12);
-    churn(World::new(), "", seconds);
+    churn(World::new(), "", from_env("TOOLYARD_CHURN_SECONDS").unwrap_or(12));
+}
+
+fn from_env(name: &str) -> Option<u64> {
+    std::env::var(name).ok()?.parse().ok()
 }
 
 /// Nodes with more keys of `[cluster]`, over NATS servers of which one at a time may be away if there are three.
@@ -89,25 +119,17 @@ pub(crate) fn churn(mut world: World, cluster: &'static str, seconds: u64) {
     let stage = Arc::new(Stage { ports, roles, next: AtomicU64::new(1), is_over: AtomicBool::new(false) });
     stage.all_live(&world, app_ports);
     stage.wait_until_complete(&world);
-    let callers: Vec<_> = (1..=CALLERS).map(|seed| stage.caller(seed)).collect();
-    let mut chance = Chance(u64::from(std::process::id()) | 1);
-    let (until, mut kills) = (Instant::now() + Duration::from_secs(seconds), Kills::new());
-    while Instant::now() < until || kills.len() < FEWEST_KILLS {
+    let seed = from_env("TOOLYARD_CHURN_SEED").unwrap_or_else(|| u64::from(std::process::id()));
+    println!("churn for {seconds} s, TOOLYARD_CHURN_SEED={seed}");
+    let callers: Vec<_> = (1..=CALLERS).map(|caller| stage.caller(Chance::new(seed, caller))).collect();
+    let (mut chance, mut absences) = (Chance::new(seed, 0), Vec::new());
+    let until = Instant::now() + Duration::from_secs(seconds);
+    while Instant::now() < until || absences.len() < FEWEST_KILLS {
         std::thread::sleep(Duration::from_millis(chance.below(500)));
         stage.something_happens(&world, app_ports, &mut chance);
         if chance.below(8) == 0 {
             let at = usize::try_from(chance.below(3)).unwrap();
-            kills.push((NODES[at], now()));
-            world.kill(NODES[at]);
-            let has_more_nats = world.nats.count() > 1;
-            if has_more_nats {
-                world.nats.kill(at);
-            }
-            std::thread::sleep(Duration::from_millis(chance.below(1500)));
-            if has_more_nats {
-                world.nats.start(at);
-            }
-            world.start_with(NODES[at], setup(at));
+            absences.push(kill_and_start(&mut world, at, setup(at), &mut chance));
         }
     }
     stage.is_over.store(true, Ordering::SeqCst);
@@ -118,13 +140,16 @@ pub(crate) fn churn(mut world: World, cluster: &'static str, seconds: u64) {
     for tally in &tallies {
         let Tally { answered, refused, unanswered, added } = tally;
         println!(
-            "{answered} answered, {refused} refused, {unanswered} lost with their node, {} added",
+            "{answered} answered, {refused} refused, {} lost with their node, {} added",
+            unanswered.len(),
             added.len()
         );
     }
-    println!("{} nodes killed; complete again {:?} after the end", kills.len(), start.elapsed());
+    println!("{} nodes killed; complete again {:?} after the end", absences.len(), start.elapsed());
     assert!(tallies.iter().map(|tally| tally.answered).sum::<usize>() > 50, "{tallies:?}");
+    check_unanswered(&tallies, &absences);
     check_calls(&world, &tallies);
+    let kills = absences.iter().map(|absence| (absence.node, absence.from)).collect();
     let all = tenures(&world, &NODES, &kills);
     check_tenures(&all);
     check_acts(&all["both"], &world.acts("both"));
@@ -135,6 +160,30 @@ pub(crate) fn churn(mut world: World, cluster: &'static str, seconds: u64) {
         "tenures one after the other: {programs} of the program, {apps} of apps, {instances} of instances"
     );
     assert!(apps > 6 && instances > 3, "no app or instance had a second owner: {all:?}");
+}
+
+/// Kills a node, and a NATS server if there are several; then starts them again.
+fn kill_and_start(world: &mut World, at: usize, setup: Setup<'_>, chance: &mut Chance) -> Absence {
+    let (node, from) = (NODES[at], now());
+    world.kill(node);
+    let has_more_nats = world.nats.count() > 1;
+    if has_more_nats {
+        world.nats.kill(at);
+    }
+    std::thread::sleep(Duration::from_millis(chance.below(1500)));
+    if has_more_nats {
+        world.nats.start(at);
+    }
+    world.start_with(node, setup);
+    Absence { node, from, until: now() }
+}
+
+/// Each call without an answer was sent to a node that was killed or away meanwhile.
+fn check_unanswered(tallies: &[Tally], absences: &[Absence]) {
+    for call in tallies.iter().flat_map(|tally| &tally.unanswered) {
+        let is_explained = absences.iter().any(|absence| call.is_due_to(absence));
+        assert!(is_explained, "no answer from a living node: {call:?}; {absences:?}");
+    }
 }
 
 /// No number was added twice, none that was answered is missing, and no process that was replaced served again.
@@ -187,10 +236,10 @@ impl Stage {
         }
     }
 
-    fn caller(self: &Arc<Self>, seed: u64) -> std::thread::JoinHandle<Tally> {
+    fn caller(self: &Arc<Self>, mut chance: Chance) -> std::thread::JoinHandle<Tally> {
         let stage = self.clone();
         std::thread::spawn(move || {
-            let (mut chance, mut tally) = (Chance(seed * 7919), Tally::default());
+            let mut tally = Tally::default();
             while !stage.is_over.load(Ordering::SeqCst) {
                 stage.one_call(&mut chance, &mut tally);
             }
@@ -199,7 +248,7 @@ impl Stage {
     }
 
     fn one_call(&self, chance: &mut Chance, tally: &mut Tally) {
-        let port = self.ports[usize::try_from(chance.below(3)).unwrap()];
+        let at = usize::try_from(chance.below(3)).unwrap();
         let number = self.next.fetch_add(1, Ordering::SeqCst);
         let target = usize::try_from(chance.below(12)).unwrap();
         let name = self.roles.lock().get(target).map(|role| role.name.clone());
@@ -207,8 +256,9 @@ impl Stage {
             Some(name) => (format!("{name}__who"), json!({ "word": number.to_string() })),
             None => ("both__add".to_owned(), json!({ "number": number })),
         };
-        match attempt(port, &tool, &arguments) {
-            None => tally.unanswered += 1,
+        let sent = now();
+        match attempt(self.ports[at], &tool, &arguments) {
+            None => tally.unanswered.push(Unanswered { node: NODES[at], sent, ended: now() }),
             Some(Err(_)) => tally.refused += 1,
             Some(Ok(text)) => {
                 tally.answered += 1;
@@ -240,4 +290,13 @@ impl Role {
         self.pids.insert(born.pid());
         self.living = Some(born);
     }
+}
+
+#[test]
+fn a_call_is_lost_with_its_own_node_alone() {
+    let absence = Absence { node: "a", from: 10.0, until: 12.0 };
+    let lost =
+        |node: &'static str, sent: f64, ended: f64| Unanswered { node, sent, ended }.is_due_to(&absence);
+    assert!(lost("a", 9.0, 10.5) && lost("a", 11.0, 11.1) && lost("a", 11.9, 14.0));
+    assert!(!lost("a", 8.0, 9.9) && !lost("a", 12.1, 13.0) && !lost("b", 9.0, 11.0));
 }
