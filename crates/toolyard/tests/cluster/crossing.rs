@@ -146,6 +146,37 @@ fn check_question(world: &World, revision: &str, node: &str) {
     assert_eq!(text(&again.answer(&world.node(node).url)), "Ada", "{revision} at {node}");
 }
 
+/// Rules of all nodes ask the user of the client about one tool.
+const ASKED: &str = "[[rules]]\ntools = [\"script:cancels\"]\ndo = \"approve\"\nby = \"client\"\n";
+
+#[test]
+fn a_user_approves_a_call_at_any_node_and_the_approval_is_used_once() {
+    for revision in REVISIONS {
+        let world = scripted(revision, ASKED);
+        world.wait_for_tool("script__cancels");
+        for node in ["b", "c", "a"] {
+            check_approval(&world, revision, node);
+        }
+    }
+}
+
+/// A client calls `b`, whose upstream is on `a`, and its user approves the call at this node.
+fn check_approval(world: &World, revision: &str, node: &str) {
+    let ask = Ask::call("script__cancels");
+    let asked = ask.answer(&world.node("b").url);
+    let question = &asked["result"]["inputRequests"]["approval"]["params"]["message"];
+    assert!(question.as_str().is_some_and(|text| text.contains("script:cancels")), "{revision}: {asked}");
+    let mut again = ask.clone();
+    again.params["requestState"] = asked["result"]["requestState"].clone();
+    again.params["inputResponses"] =
+        json!({ "approval": { "action": "accept", "content": { "decision": "once" } } });
+    assert_eq!(text(&again.answer(&world.node(node).url)), "0", "{revision} at {node}");
+    for node in ["a", "b", "c"] {
+        let refused = again.answer(&world.node(node).url).to_string();
+        assert!(refused.contains("was used already"), "{revision}, again at {node}: {refused}");
+    }
+}
+
 #[test]
 fn the_trace_of_a_call_reaches_an_upstream_on_another_node() {
     const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";

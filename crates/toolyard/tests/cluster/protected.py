@@ -1,6 +1,7 @@
 """An MCP server that requires OAuth, and its own authorization server. Its user agrees to everything. Access tokens are
 due at once, and a refresh token is valid once: another use revokes everything. Each grant is recorded in a file. With a
-second argument `open`, it requires nothing."""
+second argument `open`, it requires nothing. The tool `whose` returns the number of the sign-in that its call uses. A
+gateway can ask about the tokens `ann` and `bob`, each of which is of the user with this name."""
 
 import json
 import sys
@@ -12,15 +13,23 @@ from urllib.parse import parse_qs, urlparse
 SECRET = "token-of-this-test"
 lock = threading.Lock()
 count = 0
-refresh = None
-valid = set()
+sign_ins = 0
+# Tokens that are valid, with the number of their sign-in.
+refresh = {}
+valid = {}
 
 
 def grant(form):
-    global count, refresh
+    global count, sign_ins
     kind = form["grant_type"][0]
     with lock:
-        if kind == "refresh_token" and form["refresh_token"][0] != refresh:
+        if kind == "refresh_token":
+            number = refresh.pop(form["refresh_token"][0], None)
+        else:
+            sign_ins += 1
+            number = sign_ins
+        if number is None:
+            refresh.clear()
             valid.clear()
             kind = "reused"
         with open(sys.argv[1], "a") as grants:
@@ -28,9 +37,14 @@ def grant(form):
         if kind == "reused":
             return 400, {"error": "invalid_grant"}
         count += 1
-        refresh = f"{SECRET}-refresh-{count}"
-        valid.add(f"{SECRET}-{count}")
-        return 200, {"access_token": f"{SECRET}-{count}", "token_type": "Bearer", "expires_in": 1, "refresh_token": refresh}
+        refresh[f"{SECRET}-refresh-{count}"] = number
+        valid[f"{SECRET}-{count}"] = number
+        return 200, {"access_token": f"{SECRET}-{count}", "token_type": "Bearer", "expires_in": 1, "refresh_token": f"{SECRET}-refresh-{count}"}
+
+
+def introspection(form):
+    user = form["token"][0]
+    return 200, {"active": user in ["ann", "bob"], "sub": user, "aud": "team"}
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -69,16 +83,24 @@ class Handler(BaseHTTPRequestHandler):
             self.answer(201, {"client_id": "yard"})
         elif self.path == "/token":
             self.answer(*grant(parse_qs(body.decode())))
-        elif "open" not in sys.argv and (self.headers["Authorization"] or "").removeprefix("Bearer ") not in valid:
+        elif self.path == "/introspection":
+            self.answer(*introspection(parse_qs(body.decode())))
+        elif "open" not in sys.argv and self.sign_in() is None:
             self.answer(401, WWW_Authenticate='Bearer scope="read"')
         else:
             self.mcp(json.loads(body))
 
+    def sign_in(self):
+        return valid.get((self.headers["Authorization"] or "").removeprefix("Bearer "))
+
     def mcp(self, message):
+        tools = [{"name": name, "inputSchema": {"type": "object"}} for name in ["hello", "whose"]]
+        is_whose = message.get("params", {}).get("name") == "whose"
+        text = f"sign-in {self.sign_in()}" if is_whose else "hello"
         results = {
             "initialize": {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": {"name": "far", "version": "1"}},
-            "tools/list": {"tools": [{"name": "hello", "inputSchema": {"type": "object"}}]},
-            "tools/call": {"content": [{"type": "text", "text": "hello"}]},
+            "tools/list": {"tools": tools},
+            "tools/call": {"content": [{"type": "text", "text": text}]},
         }
         if "id" not in message:
             return self.answer(202)

@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use data_encoding::BASE64_NOPAD;
 use serde_json::{Value, json};
 
-use super::bare::get;
+use super::bare::{get, request};
 use super::http::{Reply, read, send};
 use super::world::{Setup, World, eventually};
 
@@ -15,6 +15,8 @@ use super::world::{Setup, World, eventually};
 pub(crate) struct Protected {
     child: Child,
     grants: PathBuf,
+    /// The address of its authorization server.
+    base: String,
     pub(crate) config: String,
 }
 
@@ -35,8 +37,18 @@ impl Protected {
         let mut child = command.arg(program).arg(&grants).args(words).stdout(Stdio::piped()).spawn().unwrap();
         let mut port = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut port).unwrap();
-        let config = format!("[upstreams.hosted]\nurl = \"http://127.0.0.1:{}/mcp\"\n", port.trim());
-        Self { child, grants, config }
+        let base = format!("http://127.0.0.1:{}", port.trim());
+        let config = format!("[upstreams.hosted]\nurl = \"{base}/mcp\"\n");
+        Self { child, grants, base, config }
+    }
+
+    /// Gateways that ask its authorization server about the tokens of their clients.
+    fn team(&self) -> String {
+        let base = &self.base;
+        format!(
+            "[auth.oauth]\nissuers = [\"{base}\"]\naudience = [\"team\"]\n\
+             introspection = {{ client_id = \"yard\", url = \"{base}/introspection\" }}\n"
+        )
     }
 
     /// How often tokens were granted for this: a code or a refresh token, or refused because of one that was used before.
@@ -188,21 +200,7 @@ fn a_sign_in_that_a_balancer_takes_to_another_node_is_finished() {
         });
     }
     let [here, there] = ["a", "b"].map(|node| world.node(node).url.trim_end_matches("/mcp").to_owned());
-    let ask = |more: Value| {
-        let mut params = json!({ "name": "hosted__hello", "arguments": {} });
-        params.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-        params["_meta"] = json!({
-            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-            "io.modelcontextprotocol/clientCapabilities": { "elicitation": { "url": {} } },
-        });
-        let headers = [
-            ("mcp-protocol-version", "2026-07-28"),
-            ("mcp-method", "tools/call"),
-            ("mcp-name", "hosted__hello"),
-        ];
-        let message = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params });
-        answer(&read(send(&world.node("a").url, &headers, &message)).body)
-    };
+    let ask = |more: Value| ask(&world.node("a").url, "hosted__hello", None, &more);
     let asked = ask(json!({}));
     let questions = asked["result"]["inputRequests"].as_object().unwrap_or_else(|| panic!("{asked}"));
     let (key, question) = questions.iter().next().unwrap();
@@ -218,8 +216,78 @@ fn a_sign_in_that_a_balancer_takes_to_another_node_is_finished() {
     assert_eq!((protected.grants("authorization_code"), protected.grants("reused")), (2, 0));
 }
 
+/// A call of a modern client that can open pages, with more parameters, and with the token of a user.
+fn ask(url: &str, tool: &str, user: Option<&str>, more: &Value) -> Value {
+    let mut params = json!({ "name": tool, "arguments": {} });
+    params.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    params["_meta"] = json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": { "elicitation": { "url": {} } },
+    });
+    let bearer = user.map(|user| format!("Bearer {user}"));
+    let mut headers =
+        vec![("mcp-protocol-version", "2026-07-28"), ("mcp-method", "tools/call"), ("mcp-name", tool)];
+    headers.extend(bearer.as_deref().map(|bearer| ("authorization", bearer)));
+    let message = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params });
+    answer(&read(send(url, &headers, &message)).body)
+}
+
 /// The answer in a body, which may have notifications before it.
 fn answer(body: &str) -> Value {
     let last = body.lines().rev().find_map(|line| line.strip_prefix("data: "));
     serde_json::from_str(last.unwrap_or(body)).unwrap_or_else(|_| panic!("no answer in {body}"))
+}
+
+/// Which sign-in a call of this user uses at a node. Nothing if there is no answer yet, or a question.
+fn whose(world: &World, user: &str, node: &str) -> Option<String> {
+    let answer = ask(&world.node(node).url, "hosted__whose", Some(user), &json!({}));
+    let is_error = answer["result"]["isError"] == true;
+    answer["result"]["content"][0]["text"].as_str().filter(|_| !is_error).map(str::to_owned)
+}
+
+/// A user calls a node, and signs in on the page that the call asks for. Returns which sign-in the call then uses.
+fn sign_in_as(world: &World, user: &str, node: &str) -> String {
+    let url = &world.node(node).url;
+    let mut last = Value::Null;
+    let (key, page) = eventually("the page of a sign-in", || {
+        last = ask(url, "hosted__whose", Some(user), &json!({}));
+        let (key, question) = last["result"]["inputRequests"].as_object()?.iter().next()?;
+        Some((key.clone(), question["params"]["url"].as_str()?.to_owned()))
+    });
+    let page_of = get(&page);
+    assert!(page_of.body.contains(&format!("#{user}</b>")), "whose sign-in it is: {}", page_of.body);
+    let confirmed = read(request(&page, "POST", &[("content-length", "0")]));
+    let done = browse(confirmed.header("location").unwrap(), |url| url);
+    assert!(done.body.contains("You are signed in"), "{}", done.body);
+    let more = json!({ "requestState": last["result"]["requestState"], "inputResponses": { key: { "action": "accept" } } });
+    let answer = ask(url, "hosted__whose", Some(user), &more);
+    answer["result"]["content"][0]["text"].as_str().unwrap_or_else(|| panic!("{answer}")).to_owned()
+}
+
+#[test]
+fn a_call_uses_the_sign_in_of_its_principal_at_every_node() {
+    let mut world = World::new();
+    let protected = Protected::start(&world);
+    let team = protected.team();
+    for node in ["a", "b"] {
+        let config = format!("{}{team}", protected.config);
+        world.start_with(node, Setup { config: &config, ..Setup::default() });
+    }
+    // Its calls go to one of the others.
+    world.start_with("c", Setup { config: &team, ..Setup::default() });
+    // With the first sign-in the gateways list the tools.
+    sign_in(&world, "a");
+    let own = [("ann", sign_in_as(&world, "ann", "c")), ("bob", sign_in_as(&world, "bob", "b"))];
+    assert_eq!(own, [("ann", "sign-in 2".to_owned()), ("bob", "sign-in 3".to_owned())]);
+    for node in ["a", "b", "c"] {
+        for (user, own) in &own {
+            let used = eventually(&format!("the sign-in of {user} at {node}"), || whose(&world, user, node));
+            assert_eq!(used, *own, "{user} at {node}");
+        }
+    }
+    for node in ["c", "a", "b", "c"] {
+        let used = own.each_ref().map(|(user, _)| whose(&world, user, node));
+        assert_eq!(used, own.each_ref().map(|(_, own)| Some(own.clone())), "one after the other at {node}");
+    }
+    assert_eq!((protected.grants("authorization_code"), protected.grants("reused")), (3, 0));
 }
