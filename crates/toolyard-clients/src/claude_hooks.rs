@@ -15,8 +15,8 @@ const EVENTS: [(&str, &str); 8] = [
     ("SubagentStop", "subagent_stop"),
 ];
 
-/// Seconds that Claude Code waits for one of them.
-const TIMEOUT: u32 = 60;
+/// Seconds that Claude Code waits for one of them, after which it goes on without. As long as the longest hook.
+const TIMEOUT: u32 = 600;
 
 /// The settings with our hooks, which run `command`; an error names what is in the way.
 pub fn with_hooks(settings: Option<&str>, command: &str) -> Result<String, String> {
@@ -104,6 +104,7 @@ mod tests {
         assert_eq!(before[0]["hooks"][0]["command"], "lint");
         assert_eq!(before[1]["hooks"][0]["command"], "/bin/toolyard hook pre_tool_call");
         assert_eq!(value["hooks"].as_object().unwrap().len(), EVENTS.len());
+        assert_eq!(before[1]["hooks"][0]["timeout"], 600, "a hook may take 10 minutes");
         let without: Value = serde_json::from_str(&without_hooks(&with).unwrap()).unwrap();
         assert_eq!(without, serde_json::from_str::<Value>(OTHERS).unwrap());
         let new = with_hooks(None, "toolyard").unwrap();

@@ -188,7 +188,6 @@ const EXCEPTIONS: &[(&str, &str)] = &[
     ("background work of packs", "needs a pack that runs something by itself"),
     ("WORK OR PROGRAM", "the same"),
     ("an operator asked for it", "goes into the log"),
-    ("the gateway did not answer within", "needs a gateway that hangs"),
     ("connect to", "needs a gateway that ends at that moment"),
     ("send the request", "the same"),
     ("read the answer", "the same"),

@@ -5,13 +5,15 @@ mod claude;
 mod response;
 mod transcript;
 
-use std::io::Read;
+use std::io::{self, ErrorKind, Read};
 use std::path::Path;
+use std::time::Duration;
 
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use serde_json::{Map, Value, json};
-use toolyard_hooks::Point;
+use toolyard_config::Config;
+use toolyard_hooks::{OnFailure, Point};
 use toolyard_proto::visible;
 
 use super::live;
@@ -28,7 +30,7 @@ const LARGEST: u64 = 16 * 1024 * 1024;
 The client's JSON comes on stdin. Exit status 0 passes, and stdout has what the hooks changed, if anything; 1 passes
 with notes on stderr; 2 blocks with the reason on stderr. If the JSON has `hook_event_name`, as that of Claude Code,
 stdout has changes and notes in the form that Claude Code reads, with exit status 0. Without a running gateway
-everything passes.")]
+everything passes. If the gateway runs but does not answer, a hook with `on_failure = \"block\"` blocks.")]
 pub(crate) struct HookArgs {
     /// The event.
     #[arg(value_parser = PossibleValuesParser::new(Point::ALL.map(|(name, _)| name)))]
@@ -39,14 +41,51 @@ pub(super) fn hook(common: &Common, args: &HookArgs) -> Result<(), Failure> {
     let mut input = String::new();
     std::io::stdin().take(LARGEST).read_to_string(&mut input)?;
     let input: Map<String, Value> = serde_json::from_str(input.trim()).unwrap_or_default();
-    let (_, _, running) = settings::look_for_gateway(common);
+    let (_, loaded, running) = settings::look_for_gateway(common);
     let Some(socket) = running.and_then(|running| running.socket) else { return Ok(()) };
-    let path = format!("/hooks/{}", args.point);
-    // A client must keep working even if its gateway does not.
+    let configured = Configured::at(&args.point, loaded.config.as_ref());
+    let (address, path) = (Address::Socket(&socket), format!("/hooks/{}", args.point));
     let event = event(&args.point, &input);
-    let asked = live::block_on(manage::control(&Address::Socket(&socket), &path, Some(&event)));
-    let Ok(Ok(outcome)) = asked else { return Ok(()) };
-    report(&input, &outcome)
+    let asked = manage::control_within(configured.patience, &address, &path, Some(&event));
+    match live::block_on(asked).flatten() {
+        Ok(outcome) => report(&input, &outcome),
+        Err(error) if configured.must_run && !is_gone(&error) => {
+            say::line(format_args!("the hooks did not run: {error:#}"));
+            Err(Failure::AlreadyReported(2))
+        }
+        // A client must keep working even if its gateway does not.
+        Err(_) => Ok(()),
+    }
+}
+
+/// What the config sets for all hooks of a point together.
+struct Configured {
+    /// How long the gateway may take: the time of each hook, and of the gateway itself.
+    patience: Duration,
+    /// Whether a hook blocks if it fails.
+    must_run: bool,
+}
+
+impl Configured {
+    fn at(point: &str, config: Option<&Config>) -> Self {
+        let point = Point::parse(point);
+        let hooks = config.map(|config| config.hooks.as_slice()).unwrap_or_default();
+        let mut found = Self { patience: manage::PATIENCE, must_run: false };
+        for hook in hooks
+            .iter()
+            .filter(|hook| hook.is_on && point.is_some_and(|point| hook.plan.points.contains(&point)))
+        {
+            found.patience += hook.plan.timeout;
+            found.must_run |= hook.plan.on_failure == OnFailure::Block;
+        }
+        found
+    }
+}
+
+/// Whether the gateway has ended meanwhile.
+fn is_gone(error: &anyhow::Error) -> bool {
+    let kind = error.downcast_ref::<io::Error>().map(io::Error::kind);
+    matches!(kind, Some(ErrorKind::ConnectionRefused | ErrorKind::NotFound))
 }
 
 /// Maps the names of clients to ours.

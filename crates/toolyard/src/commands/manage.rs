@@ -22,7 +22,7 @@ use crate::failure::{Failure, refused};
 use crate::{say, settings};
 
 /// How long the gateway may take to answer.
-const PATIENCE: Duration = Duration::from_secs(10);
+pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 /// The longest answer that is read.
 const LARGEST: u64 = 16 * 1024 * 1024;
 
@@ -97,9 +97,19 @@ pub(super) fn no_socket() -> Failure {
 
 /// Sends a request to the control API: a GET, or a POST if there is a body.
 pub(super) async fn control(address: &Address<'_>, path: &str, body: Option<&Value>) -> Result<Value> {
-    let (status, body) = tokio::time::timeout(PATIENCE, request(address, path, body))
+    control_within(PATIENCE, address, path, body).await
+}
+
+/// The same for a request that the gateway may take longer to answer.
+pub(super) async fn control_within(
+    patience: Duration,
+    address: &Address<'_>,
+    path: &str,
+    body: Option<&Value>,
+) -> Result<Value> {
+    let (status, body) = tokio::time::timeout(patience, request(address, path, body))
         .await
-        .map_err(|_| anyhow!("the gateway did not answer within {} s", PATIENCE.as_secs()))??;
+        .map_err(|_| anyhow!("the gateway did not answer within {} s", patience.as_secs()))??;
     read(status, body)
 }
 
