@@ -13,13 +13,20 @@ pub async fn accept_all<T, F>(what: &str, accept: impl Fn() -> F, take: impl Fn(
 where
     F: Future<Output = io::Result<T>>,
 {
+    loop {
+        take(accept_next(what, &accept).await);
+    }
+}
+
+/// The next connection, for listeners that do not always accept one.
+pub async fn accept_next<T, F>(what: &str, accept: impl Fn() -> F) -> T
+where
+    F: Future<Output = io::Result<T>>,
+{
     let mut pause = Duration::ZERO;
     loop {
         match accept().await {
-            Ok(connection) => {
-                pause = Duration::ZERO;
-                take(connection);
-            }
+            Ok(connection) => return connection,
             Err(error) => {
                 pause = (pause * 2).clamp(SHORTEST_PAUSE, LONGEST_PAUSE);
                 tracing::warn!(%error, ?pause, "cannot accept {what}");

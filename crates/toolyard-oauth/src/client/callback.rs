@@ -6,6 +6,7 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
+use toolyard_model::accept::accept_next;
 use toolyard_proto::Reason;
 
 use super::CALLBACK;
@@ -72,10 +73,8 @@ impl Callback {
         let mut connections = JoinSet::new();
         loop {
             tokio::select! {
-                accepted = self.listener.accept(), if connections.len() < MOST_CONNECTIONS => {
-                    if let Ok((stream, _)) = accepted {
-                        connections.spawn(redirect_in(stream, state.to_owned()));
-                    }
+                (stream, _) = accept_next("browsers", || self.listener.accept()), if connections.len() < MOST_CONNECTIONS => {
+                    connections.spawn(redirect_in(stream, state.to_owned()));
                 }
                 Some(read) = connections.join_next() => {
                     if let Ok(Some(redirect)) = read {

@@ -12,8 +12,8 @@ use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, Buf
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 use toolyard_config::{LocalDoor, socket};
-use toolyard_model::Scope;
 use toolyard_model::local::{self, LocalListener, LocalStream};
+use toolyard_model::{Scope, accept_all};
 
 use super::super::live::{self, Client};
 use super::{Lines, WAIT, call, is_read, running};
@@ -88,12 +88,13 @@ struct Door {
 }
 
 async fn accept(listener: LocalListener, door: Arc<Door>, places: Arc<Semaphore>, scope: Scope) {
-    while let Ok(stream) = listener.accept().await {
+    let take = |stream| {
         if let Ok(place) = places.clone().try_acquire_owned() {
             let door = door.clone();
             scope.spawn(async move { drop(door.attend(stream, place).await) });
         }
-    }
+    };
+    match accept_all("readers", || listener.accept(), take).await {}
 }
 
 impl Door {
