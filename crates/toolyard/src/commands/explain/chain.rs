@@ -151,7 +151,7 @@ impl Chain<'_> {
         let Some(names) = self.find(rules, "limits", |settings| settings.limits.as_deref()) else {
             return Vec::new();
         };
-        let known = |name: &String| self.config.limits.iter().find(|limit| *limit.name == **name);
+        let is_given = |limit: &&LimitPlan| names.0.iter().any(|name| **name == *limit.name);
         let decision = if self.arguments.is_some() { "; would wait if this is reached" } else { "" };
         let line = |limit: &LimitPlan| {
             let own = self.written(&format!("limits.{}", limit.name));
@@ -162,7 +162,8 @@ impl Chain<'_> {
                 names.place()
             )
         };
-        names.0.iter().filter_map(known).map(line).collect()
+        // In the order in which a call acquires them.
+        self.config.limits.iter().filter(is_given).map(line).collect()
     }
 
     /// The hooks before and after the call. Each sees what those before it have changed.
