@@ -1,7 +1,8 @@
 //! `cargo xtask bench --churn`: what a change of the catalog costs the calls to upstreams that did not change.
 //!
 //! One upstream answers calls over HTTP; another, a child process with the tools of the catalog, changes its list all
-//! the time, or keeps it in the quiet runs. Quiet and churn runs take turns. Instructions per call are counted with the
+//! the time, or keeps it in the quiet runs. Quiet and churn runs take turns, and the gateway and the child of the churn
+//! runs are stopped meanwhile, so that they take no time of the quiet ones. Instructions per call are counted with the
 //! smallest and the largest catalog, quiet.
 
 use std::path::Path;
@@ -9,13 +10,15 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 
 use super::callgrind;
 use super::case::CASES;
 use super::contestant::{Contestant, Programs};
 use super::load::{Load, Sample, Until};
 use super::rounds::median;
-use super::usage::memory;
+use super::usage::{self, memory};
 use crate::process::{self, Background};
 
 const TOOLS: [usize; 4] = [10, 2_000, 20_000, 100_000];
@@ -116,6 +119,7 @@ fn compare(programs: &Programs, load: &Load, tools: usize, calls: u64, logs: &Pa
         let order = if round % 2 == 0 { [0, 1] } else { [1, 0] };
         for which in order {
             let yard = [&quiet, &churn][which];
+            let _paused = (which == 0).then(|| Paused::new(churn.gateway.id()));
             let sample = load.run(&CASES[0], &yard.contestant(), Until::Calls(calls / ROUNDS))?;
             if sample.errors > 0 {
                 bail!("{} calls failed with {tools} tools: {}", sample.errors, sample.error_kinds);
@@ -125,6 +129,30 @@ fn compare(programs: &Programs, load: &Load, tools: usize, calls: u64, logs: &Pa
     }
     let memory = [&quiet, &churn].map(memory_of);
     Ok([Figures::of(&samples[0], memory[0])?, Figures::of(&samples[1], memory[1])?])
+}
+
+/// A process and everything that it has started, stopped until this is dropped.
+struct Paused(Vec<Pid>);
+
+impl Paused {
+    fn new(process: u32) -> Self {
+        let all = usage::descendants(process).into_iter().filter_map(|id| i32::try_from(id).ok());
+        let paused = Self(all.map(Pid::from_raw).collect());
+        paused.send(Signal::SIGSTOP);
+        paused
+    }
+
+    fn send(&self, signal: Signal) {
+        for process in &self.0 {
+            let _ = kill(*process, signal);
+        }
+    }
+}
+
+impl Drop for Paused {
+    fn drop(&mut self) {
+        self.send(Signal::SIGCONT);
+    }
 }
 
 fn memory_of(yard: &Yard) -> u64 {
@@ -208,6 +236,37 @@ mod tests {
             errors: 0,
             error_kinds: serde_json::Value::Null,
         }
+    }
+
+    #[test]
+    fn a_paused_process_and_its_children_stand_still_until_they_go_on() {
+        let log = tempfile::NamedTempFile::new().unwrap();
+        let mut shell = Command::new("sh");
+        shell.args(["-c", "(sleep 60 & wait) & echo listening on http://127.0.0.1:1 >&2; wait"]);
+        let (server, _) = Background::serve("a shell", &mut shell, log.path()).unwrap();
+        let all = loop {
+            let all = usage::descendants(server.id());
+            if all.len() == 3 {
+                break all;
+            }
+            std::thread::yield_now();
+        };
+        let is_stopped = |id: &u32| {
+            let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap();
+            stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with('T'))
+        };
+        let until = |stopped: bool| {
+            let deadline = Instant::now() + Duration::from_secs(10);
+            while !all.iter().all(|id| is_stopped(id) == stopped) {
+                assert!(Instant::now() < deadline, "not stopped: {stopped}");
+                std::thread::yield_now();
+            }
+        };
+        until(false);
+        let paused = Paused::new(server.id());
+        until(true);
+        drop(paused);
+        until(false);
     }
 
     #[test]

@@ -33,6 +33,21 @@ fn family(process: u32) -> Vec<u32> {
     std::iter::once(process).chain(children).collect()
 }
 
+/// A process, its children, their children and so on, whichever of their threads have started them.
+pub(super) fn descendants(process: u32) -> Vec<u32> {
+    let mut all = vec![process];
+    let mut next = 0;
+    while let Some(process) = all.get(next) {
+        let threads = fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
+        for thread in threads {
+            let children = fs::read_to_string(thread.path().join("children")).unwrap_or_default();
+            all.extend(children.split_whitespace().filter_map(|child| child.parse::<u32>().ok()));
+        }
+        next += 1;
+    }
+    all
+}
+
 /// User and system time; the 14th and 15th field of `stat`, after a name that may hold spaces.
 fn ticks(process: u32) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
