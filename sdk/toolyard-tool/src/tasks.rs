@@ -54,7 +54,7 @@ struct Shared {
 enum Found {
     Live(Arc<Task>),
     /// The task has ended, or another program runs it.
-    Stored(TaskSnapshot),
+    Stored(Box<TaskSnapshot>),
 }
 
 impl Tasks {
@@ -233,7 +233,7 @@ impl Shared {
                     if tasks.iter().all(|task| task.id != record.id)
                         && let Found::Stored(snapshot) = Found::stored(record)
                     {
-                        tasks.push(snapshot);
+                        tasks.push(*snapshot);
                     }
                 }
             }
@@ -276,7 +276,7 @@ impl TaskRequest {
             }
             (What::Cancel, Found::Stored(snapshot)) => wire::cancelled(origin, &snapshot, false)?,
             (What::Result(peer), Found::Live(task)) => return wire::result(task, peer).await,
-            (What::Result(_), Found::Stored(snapshot)) => return wire::outcome_of(snapshot),
+            (What::Result(_), Found::Stored(snapshot)) => return wire::outcome_of(*snapshot),
         };
         Ok(AnswerBody::ours(result))
     }

@@ -69,7 +69,10 @@ const EXCEPTIONS: &[(&str, &str)] = &[
     ("check `listen` and `advertise` in the [cluster]", "needs NATS; crates/toolyard/tests/cluster shows it"),
     ("node {} has other upstreams, profiles or rules", "needs NATS; crates/toolyard/tests/cluster shows it"),
     ("that is fine if it is intended", "needs NATS; crates/toolyard/tests/cluster shows it"),
-    ("note: {unread} messages of the stream were left out", "needs NATS; crates/toolyard/tests/cluster shows it"),
+    (
+        "note: {unread} messages of the stream were left out",
+        "needs NATS; crates/toolyard/tests/cluster shows it",
+    ),
     ("{} has a [cluster] already", "needs a program with clusters; crates/toolyard/tests/cluster shows it"),
     (
         "remove that section first, or change it by hand",

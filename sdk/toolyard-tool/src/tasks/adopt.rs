@@ -186,7 +186,7 @@ impl Found {
             TaskState::Cancelled => Some(Outcome::Cancelled),
         };
         let open = record.questions.iter().filter(|one| one.answer.is_none());
-        Self::Stored(TaskSnapshot {
+        Self::Stored(Box::new(TaskSnapshot {
             questions: open.map(|one| (one.key.clone(), ask_of(one))).collect(),
             id: record.id,
             created: record.created,
@@ -194,7 +194,7 @@ impl Found {
             outcome,
             message: record.message,
             updated: record.updated,
-        })
+        }))
     }
 }
 
