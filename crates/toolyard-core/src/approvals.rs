@@ -1,14 +1,14 @@
 //! Approvals of calls: what waits for an operator, what was granted, and the sealed states that clients carry. A grant
 //! is for one principal, one tool and the digest of the arguments. Everything is kept in a file, so that a restart
-//! neither loses nor repeats a grant.
+//! neither loses nor repeats a grant, and neither does a second gateway of the same state directory.
 
+mod file;
 mod sharing;
 mod shown;
 
 use std::collections::{BTreeMap, VecDeque};
-use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -16,13 +16,14 @@ use data_encoding::HEXLOWER;
 use parking_lot::{Mutex, MutexGuard};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use sha2::{Digest as _, Sha256};
 use tokio::sync::watch;
+use toolyard_model::shared_file::SharedFile;
 use toolyard_model::{BoxFuture, ClientKey, Origin};
 use toolyard_policy::rules::Approval;
 
 use crate::event::{Events, What};
 use crate::keys::StateKeys;
+use file::Change;
 
 pub use sharing::UnsharedGrant;
 pub use shown::shorten_arguments;
@@ -97,9 +98,6 @@ struct ApprovalState {
     used: BTreeMap<String, u64>,
     #[serde(default)]
     decided: VecDeque<Decided>,
-    /// Counts changes.
-    #[serde(skip)]
-    version: u64,
 }
 
 /// Approvals that several gateways share.
@@ -156,19 +154,6 @@ struct Grant {
     is_shared: bool,
 }
 
-impl Grant {
-    /// Whether another gateway may use it up.
-    fn is_to_be_claimed(&self) -> bool {
-        self.is_shared && self.is_once
-    }
-
-    /// The key by which other gateways know the call.
-    fn key(&self) -> String {
-        let text = serde_json::to_vec(&self.subject).unwrap_or_default();
-        HEXLOWER.encode(&Sha256::digest(&text)[..16])
-    }
-}
-
 /// One decision, for reports.
 #[derive(Clone, Serialize, Deserialize)]
 struct Decided {
@@ -197,10 +182,9 @@ pub(crate) enum Outcome {
 
 pub(crate) struct Approvals {
     keys: Arc<StateKeys>,
-    path: Option<PathBuf>,
     state: Mutex<ApprovalState>,
-    /// The newest version in the file. Held while the file is written, which `state` is not.
-    written: Mutex<u64>,
+    /// Locked before `state`, and held while the file is written, which `state` is not.
+    file: Option<Mutex<SharedFile>>,
     /// Counts decisions, for calls that wait.
     changed: watch::Sender<u64>,
     /// The receiver of decisions.
@@ -216,11 +200,11 @@ impl std::fmt::Debug for Approvals {
 
 impl Approvals {
     pub(crate) fn open(state_dir: Option<&Path>, keys: Arc<StateKeys>) -> Self {
-        let path = state_dir.map(|folder| folder.join("approvals.json"));
-        let state = path.as_deref().map(load).unwrap_or_default();
-        let (state, changed) = (Mutex::new(state), watch::Sender::new(0));
-        let (written, shared) = (Mutex::default(), OnceLock::new());
-        Self { keys, path, state, written, changed, events: None, shared }
+        let file = state_dir.map(|folder| Mutex::new(SharedFile::new(&folder.join("approvals.json"))));
+        let (state, changed, shared) = (Mutex::default(), watch::Sender::new(0), OnceLock::new());
+        let opened = Self { keys, state, file, changed, events: None, shared };
+        opened.refresh();
+        opened
     }
 
     /// Reports every decision as an event.
@@ -243,27 +227,6 @@ impl Approvals {
         state
     }
 
-    /// Stores a change before it takes effect. The state is not locked while the file is written, so others can read
-    /// and change it.
-    fn stored(&self, mut state: MutexGuard<'_, ApprovalState>) -> io::Result<()> {
-        let Some(path) = &self.path else { return Ok(()) };
-        state.version += 1;
-        let (version, bytes) = (state.version, serde_json::to_vec(&*state));
-        drop(state);
-        let mut written = self.written.lock();
-        if *written > version {
-            // A later change has been stored in the meantime, together with this one.
-            return Ok(());
-        }
-        let stored = bytes.map_err(io::Error::from).and_then(|bytes| write(path, &bytes));
-        if let Err(error) = stored {
-            tracing::warn!(path = %path.display(), %error, "approvals were not stored");
-            return Err(error);
-        }
-        *written = version;
-        Ok(())
-    }
-
     fn tell_others(&self) {
         if let Some(shared) = self.shared.get() {
             shared.changed();
@@ -280,20 +243,17 @@ impl Approvals {
         };
         let Some(grant) = self.state().grants.iter().find(|grant| fits(grant)).cloned() else { return false };
         let Some(is_ours) = shared.claim(&grant.key()).await else { return false };
+        let mut change = self.change();
         let mut state = self.state();
         state.grants.retain(|known| *known != grant);
-        self.store(state);
+        change.store(state);
         is_ours
-    }
-
-    /// Stores a change that need not survive a restart: if it cannot be stored, it holds until the gateway ends.
-    fn store(&self, state: MutexGuard<'_, ApprovalState>) {
-        let _logged = self.stored(state);
     }
 
     /// Whether a call was granted. A grant for one call is used up. If that cannot be stored, the grant is not used,
     /// because a restart would repeat it.
     pub(crate) fn take(&self, subject: &ApprovalSubject, client: &ClientKey) -> io::Result<bool> {
+        let mut change = self.change();
         let mut state = self.state();
         let session = session_of(client);
         let fits = |grant: &Grant| {
@@ -303,25 +263,27 @@ impl Approvals {
         let Some(found) = state.grants.iter().position(fits) else { return Ok(false) };
         if state.grants[found].is_once {
             let grant = state.grants.remove(found);
-            self.stored(state).inspect_err(|_| self.state().grant(grant))?;
+            change.stored(state).inspect_err(|_| self.state().grant(grant))?;
         }
         Ok(true)
     }
 
     /// Grants all equal calls of a session, or of a principal without one, until the grant expires.
     pub(crate) fn grant_session(&self, subject: &ApprovalSubject, client: &ClientKey, expires: Duration) {
+        let mut change = self.change();
         let mut state = self.state();
         let expires = now() + expires.as_secs();
         let (subject, session) = (subject.clone(), session_of(client));
         state.grant(Grant { subject, session, is_once: false, expires, is_shared: false });
-        self.store(state);
+        change.store(state);
     }
 
     /// Records what a client has decided.
     pub(crate) fn record(&self, subject: &ApprovalSubject, principal: &str, is_approved: bool) {
+        let mut change = self.change();
         let mut state = self.state();
         state.record(None, subject, principal, "client", is_approved);
-        self.store(state);
+        change.store(state);
         self.report(subject, principal, "client", is_approved);
     }
 
@@ -333,6 +295,7 @@ impl Approvals {
         principal: &str,
     ) -> Result<String, NotFiled> {
         let session = session_of(client).filter(|_| wanted.approval.is_for_session);
+        let mut change = self.change();
         let mut state = self.state();
         let is_same = |one: &Pending| one.subject == wanted.subject && one.session == session;
         if let Some((id, _)) = state.pending.iter().find(|(_, one)| is_same(one)) {
@@ -355,7 +318,8 @@ impl Approvals {
             session,
         };
         state.pending.insert(id.clone(), pending);
-        self.store(state);
+        change.store(state);
+        drop(change);
         self.tell_others();
         tracing::info!(target: "policy", id, tool = wanted.subject.tool, principal, "a call waits for approval");
         Ok(id)
@@ -363,20 +327,27 @@ impl Approvals {
 
     /// Decides about a waiting call. `None` if no call with that id waits.
     pub(crate) fn decide(&self, id: &str, is_approved: bool) -> Option<String> {
+        let change = self.change();
+        let pending = self.state().pending.remove(id)?;
+        Some(self.settle(change, id, pending, is_approved))
+    }
+
+    /// Grants or denies a call that has waited, and returns its tool.
+    fn settle(&self, mut change: Change<'_>, id: &str, pending: Pending, is_approved: bool) -> String {
         let mut state = self.state();
-        let pending = state.pending.remove(id)?;
         if is_approved {
             let (subject, is_once) = (pending.subject.clone(), !pending.for_session);
             let (session, expires) = (pending.session.clone(), pending.expires);
             state.grant(Grant { subject, session, is_once, expires, is_shared: false });
         }
         state.record(Some(id), &pending.subject, &pending.principal, "operator", is_approved);
-        self.store(state);
+        change.store(state);
+        drop(change);
         self.report(&pending.subject, &pending.principal, "operator", is_approved);
         tracing::info!(target: "policy", id, tool = pending.subject.tool, principal = pending.principal, approved = is_approved, "an operator decided about a call");
         self.changed.send_modify(|count| *count += 1);
         self.tell_others();
-        Some(pending.subject.tool)
+        pending.subject.tool
     }
 
     /// Waits until an operator has decided about a call, for a bounded time.
@@ -448,10 +419,11 @@ impl Approvals {
     /// Marks an answer as used. False if it was used before. If that cannot be stored, the answer is not used, because
     /// it could be used again after a restart.
     pub(crate) fn use_once(&self, nonce: &str, expires: u64) -> io::Result<bool> {
+        let mut change = self.change();
         let mut state = self.state();
         let is_new = state.used.insert(nonce.to_owned(), expires).is_none();
         if is_new {
-            self.stored(state).inspect_err(|_| {
+            change.stored(state).inspect_err(|_| {
                 self.state().used.remove(nonce);
             })?;
         }
@@ -506,22 +478,6 @@ fn session_of(client: &ClientKey) -> Option<String> {
         ClientKey::Session(id) => Some(id.to_string()),
         _ => None,
     }
-}
-
-fn load(path: &Path) -> ApprovalState {
-    match fs::read(path) {
-        Ok(text) => serde_json::from_slice(&text).unwrap_or_else(|error| {
-            // Then there are no grants, so calls need new approvals.
-            tracing::warn!(path = %path.display(), %error, "the stored approvals are invalid; all of them are discarded");
-            ApprovalState::default()
-        }),
-        Err(_) => ApprovalState::default(),
-    }
-}
-
-/// Written to a temporary file and renamed; readable only by the user.
-fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    toolyard_model::private_file::write(path, bytes)
 }
 
 fn random_id() -> String {

@@ -20,6 +20,7 @@ pub mod principal;
 pub mod private_file;
 pub mod scope;
 pub mod seal;
+pub mod shared_file;
 pub mod shared_secrets;
 pub mod signed;
 

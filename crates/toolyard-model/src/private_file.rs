@@ -7,7 +7,7 @@ mod system;
 #[path = "private_file/windows.rs"]
 mod system;
 
-use std::fs;
+use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::path::Path;
 
@@ -21,4 +21,12 @@ pub fn write(path: &Path, contents: &[u8]) -> io::Result<()> {
     file.write_all(contents)?;
     file.sync_all()?;
     fs::rename(&draft, path)
+}
+
+/// A file to lock, which only its owner can open.
+pub(crate) fn open_to_lock(path: &Path) -> io::Result<File> {
+    match system::create(path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => File::options().write(true).open(path),
+        created => created,
+    }
 }

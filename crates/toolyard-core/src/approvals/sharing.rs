@@ -4,8 +4,10 @@
 
 use std::sync::Arc;
 
+use data_encoding::HEXLOWER;
 use serde::Deserialize as _;
 use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
 
 use super::{Approvals, Grant, Pending, SharedApprovals};
 use crate::Gateway;
@@ -19,8 +21,22 @@ pub struct UnsharedGrant {
     pub grant: Value,
 }
 
+impl Grant {
+    /// Whether another gateway may use it up.
+    pub(super) fn is_to_be_claimed(&self) -> bool {
+        self.is_shared && self.is_once
+    }
+
+    /// The key by which other gateways know the call.
+    pub(super) fn key(&self) -> String {
+        let text = serde_json::to_vec(&self.subject).unwrap_or_default();
+        HEXLOWER.encode(&Sha256::digest(&text)[..16])
+    }
+}
+
 impl Approvals {
     pub(super) fn learn(&self, grant: Grant) {
+        let mut change = self.change();
         let mut state = self.state();
         let is_as_good = |known: &Grant| known.is_shared && known.expires >= grant.expires;
         let is_known = state.grants.iter().any(|known| is_as_good(known) && known.key() == grant.key());
@@ -30,7 +46,7 @@ impl Approvals {
                 |pending: &Pending| pending.subject == grant.subject && pending.session == grant.session;
             state.pending.retain(|_, pending| !is_meant(pending));
             state.grant(grant);
-            self.store(state);
+            change.store(state);
             self.changed.send_modify(|count| *count += 1);
         }
     }
@@ -65,12 +81,13 @@ impl Gateway {
     /// already used.
     pub fn begin_to_share_grant(&self, key: &str) -> bool {
         let approvals = &self.shared().approvals;
+        let mut change = approvals.change();
         let mut state = approvals.state();
         let Some(grant) = state.grants.iter_mut().find(|grant| !grant.is_shared && grant.key() == key) else {
             return false;
         };
         grant.is_shared = true;
-        approvals.store(state);
+        change.store(state);
         true
     }
 
@@ -84,20 +101,22 @@ impl Gateway {
     /// A grant that gateways have together was used, or has ended.
     pub fn forget_grant(&self, key: &str) {
         let approvals = &self.shared().approvals;
+        let mut change = approvals.change();
         let mut state = approvals.state();
         let before = state.grants.len();
         state.grants.retain(|grant| !(grant.is_shared && grant.key() == key));
         if state.grants.len() != before {
-            approvals.store(state);
+            change.store(state);
         }
     }
 
     /// A call that waits here was decided about elsewhere.
     pub fn forget_waiting(&self, id: &str) {
         let approvals = &self.shared().approvals;
+        let mut change = approvals.change();
         let mut state = approvals.state();
         if state.pending.remove(id).is_some() {
-            approvals.store(state);
+            change.store(state);
             approvals.changed.send_modify(|count| *count += 1);
         }
     }
@@ -106,10 +125,7 @@ impl Gateway {
     pub fn decide_for(&self, id: &str, waiting: Value, is_approved: bool) -> Option<Value> {
         let pending: Pending = serde_json::from_value(waiting).ok()?;
         let approvals = &self.shared().approvals;
-        let mut state = approvals.state();
-        state.pending.insert(id.to_owned(), pending);
-        drop(state);
-        approvals.decide(id, is_approved)?;
+        approvals.settle(approvals.change(), id, pending, is_approved);
         Some(if is_approved { json!({ "approved": [id] }) } else { json!({ "denied": id }) })
     }
 

@@ -15,6 +15,7 @@ const LISTED: usize = 10_000;
 impl Approvals {
     /// The pending approvals and the last decisions, for operators.
     pub(crate) fn to_json(&self) -> (Vec<Value>, Vec<Value>) {
+        self.refresh();
         let state = self.state();
         let decided = state.decided.iter().rev().map(|one| {
             json!({
@@ -27,6 +28,7 @@ impl Approvals {
 
     /// One call that waits, with all of its arguments.
     pub(crate) fn whole_json(&self, id: &str) -> Option<Value> {
+        self.refresh();
         self.state().pending.get(id).map(|pending| pending.whole(id))
     }
 }

@@ -1,5 +1,7 @@
 //! Grants, pending calls and carried states: for which principal they count, how often and how long.
 
+use std::fs;
+
 use serde_json::json;
 use toolyard_model::{Principal, View};
 use toolyard_proto::Revision;
@@ -62,11 +64,12 @@ fn what_has_expired_grants_nothing() {
 
 /// Moves every expiry closer, as if so many seconds had passed.
 fn pass(approvals: &Approvals, seconds: u64) {
+    let mut change = approvals.change();
     let mut state = approvals.state.lock();
     state.pending.values_mut().for_each(|one| one.expires -= seconds);
     state.grants.iter_mut().for_each(|one| one.expires -= seconds);
     state.used.values_mut().for_each(|expires| *expires -= seconds);
-    approvals.store(state);
+    change.store(state);
 }
 
 #[test]
@@ -274,6 +277,41 @@ fn changes_made_at_the_same_time_are_all_stored() {
     let again = open(Some(folder.path()));
     let all = (0..4).flat_map(|thread| (0..10).map(move |number| format!("{thread}-{number}")));
     assert!(all.into_iter().all(|nonce| !again.use_once(&nonce, now() + 60).unwrap()));
+}
+
+#[test]
+fn two_gateways_of_one_state_directory_use_each_grant_and_each_answer_once() {
+    let (folder, client) = (tempfile::tempdir().unwrap(), ClientKey::Connection(1));
+    let gateways = [open(Some(folder.path())), open(Some(folder.path()))];
+    for (one, other) in [(0, 1), (1, 0)].map(|(one, other)| (&gateways[one], &gateways[other])) {
+        let alice = wanted("alice", json!({}), 60);
+        let id = one.file(&alice, &client, "alice").unwrap();
+        assert_eq!(other.file(&alice, &client, "alice"), Ok(id.clone()), "the same call waits once");
+        assert_eq!(other.to_json().0.len(), 1);
+        other.decide(&id, true).unwrap();
+        assert_eq!(one.decide(&id, false), None, "it was decided about");
+        assert!(one.take(&alice.subject, &client).unwrap(), "the grant is valid at both");
+        // A change that writes the whole file does not bring the grant back.
+        assert!(other.use_once(&id, now() + 60).unwrap());
+        assert!(!other.take(&alice.subject, &client).unwrap());
+        assert!(!one.use_once(&id, now() + 60).unwrap());
+    }
+    let again = open(Some(folder.path()));
+    assert!(again.to_json().0.is_empty() && again.state().grants.is_empty());
+}
+
+#[tokio::test]
+async fn a_call_that_waits_learns_a_decision_of_another_gateway_with_the_next_change() {
+    let (folder, client) = (tempfile::tempdir().unwrap(), ClientKey::Connection(1));
+    let [one, other] = [open(Some(folder.path())), open(Some(folder.path()))];
+    let alice = wanted("alice", json!({}), 60);
+    let id = one.file(&alice, &client, "alice").unwrap();
+    let waits = one.wait(&id, &alice.subject, &client, Duration::from_secs(20));
+    let decides = async {
+        other.decide(&id, true).unwrap();
+        one.refresh();
+    };
+    assert_eq!(tokio::join!(waits, decides).0, Outcome::Approved);
 }
 
 #[test]
