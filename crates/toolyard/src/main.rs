@@ -21,6 +21,7 @@ mod known_listeners;
 mod bind;
 mod stop;
 mod system;
+mod browser;
 mod traces;
 mod address_file;
 mod logging;

@@ -1,5 +1,5 @@
 //! Requests of the program to the system for itself: a session of its own, many open files, a terminal that does not
-//! show what is typed, and a page in the user's browser.
+//! show what is typed, and the programs that open a file as the user would.
 
 #[cfg(unix)]
 mod unix;
@@ -10,11 +10,11 @@ mod windows;
 pub(crate) use unix::host_name;
 #[cfg(unix)]
 pub(crate) use unix::{
-    allow_many_files, end_process, leave_session, open_page, report_to_service_manager, without_echo,
+    OPENERS, allow_many_files, end_process, leave_session, report_to_service_manager, without_echo,
 };
 #[cfg(all(windows, feature = "cluster"))]
 pub(crate) use windows::host_name;
 #[cfg(windows)]
 pub(crate) use windows::{
-    allow_many_files, end_process, leave_session, open_page, report_to_service_manager, without_echo,
+    OPENERS, allow_many_files, end_process, leave_session, report_to_service_manager, without_echo,
 };

@@ -7,17 +7,21 @@ use anyhow::{Context, Result};
 use clap::Args;
 use clap_complete::ArgValueCandidates;
 use tokio::io::AsyncBufReadExt;
-use toolyard_config::Config;
+use toolyard_config::{Config, state_dir};
 use toolyard_oauth::client::{Callback, Challenge, DeviceSignIn, Keeper, Redirect, SignIn, challenge};
 
 use super::live;
 use super::manage;
 use super::remove::known;
+use crate::browser::PrivatePage;
 use crate::cli::Common;
 use crate::commands::completions;
 use crate::failure::{Failure, refused};
 use crate::sign_ins::{SignInContext, target};
-use crate::{say, settings, system};
+use crate::{say, settings};
+
+/// In the folder of the state of all configs.
+const PAGE: &str = "open-sign-in.html";
 
 #[derive(Debug, Args)]
 pub(crate) struct LoginArgs {
@@ -119,13 +123,23 @@ async fn sign_in(context: &SignInContext, keeper: &Keeper, args: &LoginArgs) -> 
     let sign_in = keeper.begin(&challenge, &callback.redirect_uri()).await?;
     say::line("open this page to sign in:");
     say::result(&sign_in.url);
-    if !args.no_browser && !system::open_page(&sign_in.url) {
+    let page = if args.no_browser { None } else { open_page(&sign_in.url) };
+    if !args.no_browser && page.is_none() {
         say::line("no browser could be opened; open the page yourself");
     }
     let query = redirect(&callback, &sign_in, args.no_browser).await?;
     let finished = keeper.finish(&sign_in, &query.query).await;
     query.answer(finished.as_ref().copied().map_err(ToString::to_string)).await;
     Ok(finished?)
+}
+
+/// Opens the page in the user's browser, by a private page that is there until the sign-in has ended.
+fn open_page(url: &str) -> Option<PrivatePage> {
+    let folder = state_dir::base(&settings::variable)?;
+    let written = state_dir::create(&folder).map_err(Into::into);
+    let page = written.and_then(|()| PrivatePage::write(folder.join(PAGE), url));
+    let page = page.inspect_err(|error| say::line(format_args!("{error:#}"))).ok()?;
+    page.open().map(|_| page)
 }
 
 async fn by_device(

@@ -1,13 +1,11 @@
 //! `toolyard ui`: opens the dashboard of the running gateway, signed in by a code that is valid once.
 
-use std::path::Path;
-use std::process::{Command, Stdio};
-
 use anyhow::anyhow;
 use clap::Args;
 use serde_json::json;
 
 use super::{live, manage};
+use crate::browser::PrivatePage;
 use crate::cli::Common;
 use crate::failure::Failure;
 use crate::{say, settings};
@@ -33,9 +31,9 @@ pub(super) fn ui(common: &Common, args: &UiArgs) -> Result<(), Failure> {
     if !args.print && has_browser() {
         let (found, _, _) = settings::look_for_gateway(common);
         let folder = live::folder(common, &found).ok_or_else(|| anyhow!("there is no state directory"))?;
-        let page = folder.join(PAGE);
-        write_page(&page, &url)?;
-        if open(&page) {
+        let page = PrivatePage::write(folder.join(PAGE), &url)?;
+        if is_opened(&page) {
+            page.keep();
             say::result(format_args!("opened {}/ui/ in your browser", live::reachable(&running.http)));
             say::line("if the page does not appear: `toolyard ui --print`");
             return Ok(());
@@ -46,32 +44,17 @@ pub(super) fn ui(common: &Common, args: &UiArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The page that leads to the dashboard, in the state directory. Other users can read the arguments of a process, so
-/// the browser gets the path of this page and not the address, which has the code in it.
+/// The page that leads to the dashboard, in the state directory. It stays there: its code is valid once, and the next
+/// run replaces it.
 const PAGE: &str = "open-dashboard.html";
-
-/// Replaces the page of an earlier run, whose code is used up or too old.
-fn write_page(path: &Path, url: &str) -> Result<(), Failure> {
-    let page = include_str!("ui/open.html").replace("ADDRESS", &json!(url).to_string());
-    let cannot = |error| anyhow!("cannot write {}: {error}", path.display());
-    Ok(toolyard_model::private_file::write(path, page.as_bytes()).map_err(cannot)?)
-}
 
 fn has_browser() -> bool {
     let has_display = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
     cfg!(any(target_os = "macos", windows)) || has_display("DISPLAY") || has_display("WAYLAND_DISPLAY")
 }
 
-/// Whether a program that opens files could be started.
-fn open(page: &Path) -> bool {
-    let program = if cfg!(target_os = "macos") {
-        "open"
-    } else if cfg!(windows) {
-        "explorer"
-    } else {
-        "xdg-open"
-    };
-    let mut command = Command::new(program);
-    command.arg(page).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    command.status().is_ok_and(|status| status.success() || cfg!(windows))
+/// Whether a program has opened the page. On Windows, it reports nothing.
+fn is_opened(page: &PrivatePage) -> bool {
+    let status = page.open().and_then(|mut program| program.wait().ok());
+    status.is_some_and(|status| status.success() || cfg!(windows))
 }

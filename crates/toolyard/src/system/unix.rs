@@ -2,7 +2,6 @@
 
 use std::io;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
-use std::process::{Command, Stdio};
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::termios::{LocalFlags, SetArg, tcgetattr, tcsetattr};
@@ -63,17 +62,9 @@ fn address(place: &str) -> io::Result<SocketAddr> {
     SocketAddr::from_pathname(place)
 }
 
-/// Opens a page in the user's browser; returns whether a program for that was found.
-pub(crate) fn open_page(url: &str) -> bool {
-    let programs: &[&str] = if cfg!(target_os = "macos") { &["open"] } else { &["xdg-open", "gio"] };
-    programs.iter().any(|program| {
-        let mut command = Command::new(program);
-        if *program == "gio" {
-            command.arg("open");
-        }
-        command.arg(url).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().is_ok()
-    })
-}
+/// Programs that open a file with the user's program for it, with their first arguments, the preferred one first.
+pub(crate) const OPENERS: &[(&str, &[&str])] =
+    if cfg!(target_os = "macos") { &[("open", &[])] } else { &[("xdg-open", &[]), ("gio", &["open"])] };
 
 /// The name of this machine.
 #[cfg(feature = "cluster")]

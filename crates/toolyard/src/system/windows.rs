@@ -16,11 +16,8 @@ pub(crate) fn without_echo<T>(read: impl FnOnce() -> io::Result<T>) -> io::Resul
     read()
 }
 
-/// Opens a page in the user's browser; returns whether a program for that was found.
-pub(crate) fn open_page(url: &str) -> bool {
-    let mut command = std::process::Command::new("rundll32");
-    command.args(["url.dll,FileProtocolHandler", url]).spawn().is_ok()
-}
+/// Programs that open a file with the user's program for it, with their first arguments, the preferred one first.
+pub(crate) const OPENERS: &[(&str, &[&str])] = &[("explorer", &[])];
 
 /// The name of this machine.
 #[cfg(feature = "cluster")]
