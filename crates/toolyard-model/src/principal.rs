@@ -118,16 +118,23 @@ impl Principal {
     }
 }
 
+/// No two principals share a name, because names decide which calls, sessions and handles a principal may see. A `:`
+/// follows the kind and a `/` comes before a run, so they are escaped in what others choose.
 fn name_of(id: &PrincipalId) -> Arc<str> {
     match id {
         PrincipalId::Local => "local".into(),
-        PrincipalId::Token(name) => name.clone(),
-        PrincipalId::App(id) => format!("client:{id}").into(),
-        // No issuer's address contains a `#`, so no two users share a name.
-        PrincipalId::OAuth { issuer, subject } => format!("oauth:{issuer}#{subject}").into(),
-        PrincipalId::Delegate { parent, run } => format!("{}/{run}", parent.name()).into(),
+        PrincipalId::Token(name) if matches!(&**name, "local" | "gateway") => format!("token:{name}").into(),
+        PrincipalId::Token(name) => escaped(name).replace(':', "%3A").into(),
+        PrincipalId::App(id) => format!("client:{}", escaped(id)).into(),
+        // No issuer's address contains a `#`.
+        PrincipalId::OAuth { issuer, subject } => format!("oauth:{issuer}#{}", escaped(subject)).into(),
+        PrincipalId::Delegate { parent, run } => format!("{}/{}", parent.name(), escaped(run)).into(),
         PrincipalId::Gateway => "gateway".into(),
     }
+}
+
+fn escaped(text: &str) -> String {
+    text.replace('%', "%25").replace('/', "%2F")
 }
 
 impl PartialEq for Principal {
@@ -152,6 +159,8 @@ impl fmt::Debug for Principal {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashMap;
+
     use super::*;
 
     #[test]
@@ -162,9 +171,54 @@ mod tests {
         check(&Principal::app("shim"), "client:shim");
         check(&Principal::token("ann").delegate("run-1"), "ann/run-1");
         check(&Principal::oauth("https://id.example", "7"), "oauth:https://id.example#7");
+        check(&Principal::oauth("https://id.example", "a/b"), "oauth:https://id.example#a%2Fb");
+        check(&Principal::app("a/r"), "client:a%2Fr");
+        check(&Principal::app("a").delegate("r"), "client:a/r");
         assert_eq!(Principal::token("ann"), Principal::token("ann").with_class("guest"));
         assert_ne!(Principal::token("client:shim"), Principal::app("shim"), "a name gives no identity");
         assert_ne!(Principal::token("local"), Principal::local());
+    }
+
+    #[test]
+    fn no_two_principals_share_a_name() {
+        let parts = [
+            "",
+            "a",
+            "r",
+            "a/r",
+            "a/",
+            "/r",
+            "%",
+            "%2F",
+            "a%2Fr",
+            "%252F",
+            ":",
+            "#",
+            "a#r",
+            "local",
+            "gateway",
+            "client:a",
+            "client%3Aa",
+            "token:local",
+            "oauth:i#a",
+            "https://i/a",
+        ];
+        let is_issuer = |part: &&str| !part.contains('#');
+        let mut all = vec![Principal::local(), Principal::gateway()];
+        all.extend(parts.map(Principal::token).into_iter().chain(parts.map(Principal::app)));
+        for issuer in parts.iter().copied().filter(is_issuer) {
+            all.extend(parts.map(|subject| Principal::oauth(issuer, subject)));
+        }
+        for _depth in 0..2 {
+            let few = all.iter().rev().step_by(7).chain(&all[..2 * parts.len() + 2]);
+            let below = few.flat_map(|parent| parts.map(|run| parent.delegate(run)));
+            all = below.chain(all.iter().cloned()).collect();
+        }
+        let mut by_name: HashMap<Arc<str>, Principal> = HashMap::new();
+        for principal in all {
+            let first = by_name.entry(principal.name().clone()).or_insert_with(|| principal.clone());
+            assert_eq!(first.id(), principal.id(), "{principal:?}");
+        }
     }
 
     #[test]
