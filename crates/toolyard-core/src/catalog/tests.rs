@@ -118,6 +118,40 @@ async fn chains_are_shared_by_entries_with_equal_settings() {
     assert!(Arc::ptr_eq(&whole("one__t2"), &whole("one__t0")));
 }
 
+#[tokio::test]
+async fn with_bare_names_full_names_are_found_first_and_of_equal_names_the_first_upstream_has_it() {
+    let both = |names: &[&str]| {
+        let mut both = definitions(&names.iter().map(|name| (name.to_string(), 0)).collect::<Vec<_>>());
+        let prompts: Vec<Raw> = names.iter().map(|name| json!({ "name": name }).into()).collect();
+        both.set(ListKind::Prompts, prompts);
+        both
+    };
+    let [one, two] = ["one", "two"].map(|id| upstream(id, &[]));
+    one.life.learn(both(&["two__x", "same"]));
+    two.life.learn(both(&["x", "same"]));
+    let mut rules = Arc::into_inner(rules(vec![one, two], Vec::new())).unwrap();
+    rules.profiles.push(ProfilePlan { name: "bare".into(), bare: true, ..ProfilePlan::default() });
+    let snapshot = Snapshot::now(Arc::new(rules), None, &Arc::default());
+    let view = snapshot.view(&View::Profile("bare".into())).unwrap();
+    for (kind, key) in [(ListKind::Tools, "tools"), (ListKind::Prompts, "prompts")] {
+        let entry = |name: &str| {
+            let found = if kind == ListKind::Tools { view.tool(name) } else { view.prompt(name) };
+            found.unwrap_or_else(|| panic!("`{name}` of {key}")).entry
+        };
+        let found = |name: &str| entry(name).canonical.to_string();
+        assert_eq!((found("two__x"), found("x")), ("two:x".into(), "two:x".into()), "{key}");
+        assert_eq!((found("same"), found("two__same")), ("one:same".into(), "two:same".into()), "{key}");
+        let seen = Visibility::default();
+        let page = view.clone().page(kind, Revision::NEWEST, None, &seen, |_| Raw::empty_object()).await;
+        let page: serde_json::Value = page.unwrap().read().unwrap();
+        let listed: Vec<&str> =
+            page[key].as_array().unwrap().iter().map(|one| one["name"].as_str().unwrap()).collect();
+        assert_eq!(listed, [&entry("one:two__x").shown, "same", "x", &entry("two:same").shown], "{key}");
+        let entries: Vec<String> = listed.into_iter().map(found).collect();
+        assert_eq!(entries, ["one:two__x", "one:same", "two:x", "two:same"], "{key}");
+    }
+}
+
 /// With `TOOLYARD_FIGURES`, a file for the figure, which `cargo xtask cluster --figures` names for a release build, each
 /// node has 10,000 tools and the time counts.
 #[tokio::test]

@@ -110,19 +110,26 @@ impl ViewCatalog {
 
     /// A tool by the name that this view shows, or by its canonical id.
     pub(crate) fn tool(&self, name: &str) -> Option<ViewEntry> {
-        if let Some(names) = &self.names {
+        if self.names.is_some() {
             let own = self.lean.as_ref().and_then(|lean| lean.own(name)).cloned();
-            let bare = || self.bare(ListKind::Tools, name);
-            return own.or_else(bare).or_else(|| names.tools.get(name).cloned());
+            return own.or_else(|| self.named(ListKind::Tools, name));
         }
         self.hub.as_ref().and_then(|hub| hub.get(name).cloned()).or_else(|| self.own(ListKind::Tools, name))
     }
 
     pub(crate) fn prompt(&self, name: &str) -> Option<ViewEntry> {
-        match &self.names {
-            Some(names) => self.bare(ListKind::Prompts, name).or_else(|| names.prompts.get(name).cloned()),
-            None => self.own(ListKind::Prompts, name),
+        if self.names.is_some() {
+            return self.named(ListKind::Prompts, name);
         }
+        self.own(ListKind::Prompts, name)
+    }
+
+    /// An entry of a view of many upstreams. Full names are first: else an upstream could take the name of an entry of
+    /// another one as the own name of its own.
+    fn named(&self, kind: ListKind, name: &str) -> Option<ViewEntry> {
+        let names = self.names.as_ref()?;
+        let table = if kind == ListKind::Prompts { &names.prompts } else { &names.tools };
+        table.get(name).cloned().or_else(|| self.bare(kind, name))
     }
 
     /// The entry with this own name, if the view shows own names.
@@ -139,7 +146,7 @@ impl ViewCatalog {
     fn shown_name<'a>(&self, kind: ListKind, entry: &'a Arc<Entry>) -> &'a str {
         let has_own = |found: ViewEntry| Arc::ptr_eq(&found.entry, entry);
         let is_legal = || matches!(legal_name(&entry.own_name), Cow::Borrowed(_));
-        let is_own = self.bare(kind, &entry.own_name).is_some_and(has_own) && is_legal();
+        let is_own = self.is_bare && self.named(kind, &entry.own_name).is_some_and(has_own) && is_legal();
         if is_own { &entry.own_name } else { &entry.shown }
     }
 
