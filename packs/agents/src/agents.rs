@@ -67,37 +67,20 @@ impl Agents {
                 .hint("a name does not begin with `-`"));
         }
         check_model(&of, &wanted)?;
-        let root = self.tree_of(context, &of)?;
+        // Before the limits are checked, so that no other run is started meanwhile.
         let mut live = self.live();
+        let root = self.tree_of(context, &of)?;
         if live.len() >= self.config.concurrent {
             return Err(ToolError::new(format!("{} agents are running, which is the limit", live.len()))
                 .hint("wait for one of them, cancel one, or raise `concurrent` in [packs.agents]"));
         }
-        let run = Run {
-            id: format!("agent_{}", random()?),
-            owner: context.caller().principal,
-            model: wanted.model.or_else(|| of.model.clone()),
-            agent_type: wanted.agent_type,
-            prompt: wanted.prompt,
-            description: wanted.description,
-            timeout: wanted.timeout,
-            folder: wanted.folder.display().to_string(),
-            status: Status::Running,
-            created: now(),
-            ended: None,
-            result: None,
-            error: None,
-            worktree: None,
-            cost: None,
-        };
-        let parents = parents_of(&context.caller());
-        self.store.insert(&run, &parents)?;
-        if let Some(root) = &root {
-            self.store.belongs_to(&run.id, root)?;
-        }
+        let is_too_late = self.has_ended(&live, context)?;
+        let (run, parents) = (new_run(context, &of, wanted)?, parents_of(&context.caller()));
+        self.store.insert(&run, &parents, root.as_deref())?;
+        // From here on nothing fails: the run is in the table until its work has ended.
         let own = Arc::new(Live::new(&run));
         live.insert(run.id.clone(), own.clone());
-        if self.has_ended(&live, context)? {
+        if is_too_late {
             own.cancel(PARENT_ENDED);
         }
         drop(live);
@@ -208,6 +191,26 @@ impl Agents {
     fn live(&self) -> MutexGuard<'_, HashMap<String, Arc<Live>>> {
         self.live.lock()
     }
+}
+
+fn new_run(context: &Context, of: &TypeConfig, wanted: Wanted) -> Result<Run, ToolError> {
+    Ok(Run {
+        id: format!("agent_{}", random()?),
+        owner: context.caller().principal,
+        model: wanted.model.or_else(|| of.model.clone()),
+        agent_type: wanted.agent_type,
+        prompt: wanted.prompt,
+        description: wanted.description,
+        timeout: wanted.timeout,
+        folder: wanted.folder.display().to_string(),
+        status: Status::Running,
+        created: now(),
+        ended: None,
+        result: None,
+        error: None,
+        worktree: None,
+        cost: None,
+    })
 }
 
 /// The principals on whose behalf an agent calls, the user first; none if a user calls.

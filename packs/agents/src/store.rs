@@ -192,12 +192,15 @@ impl Store {
     }
 
     /// Adds a run with its gateway, at once: to other gateways, a run without one is lost. `parents` are the principals
-    /// on whose behalf its owner acts.
-    pub(crate) fn insert(&self, run: &Run, parents: &[String]) -> Result<(), ToolError> {
+    /// on whose behalf its owner acts, and `root` is the outermost run that it belongs to.
+    pub(crate) fn insert(&self, run: &Run, parents: &[String], root: Option<&str>) -> Result<(), ToolError> {
         let mut connection = self.lock();
         let transaction = connection.transaction()?;
         let own = "INSERT INTO gateways (run, gateway) VALUES (?1, ?2)";
         transaction.execute(own, params![run.id, self.gateway])?;
+        if let Some(root) = root {
+            transaction.execute("INSERT INTO trees (run, root) VALUES (?1, ?2)", params![run.id, root])?;
+        }
         for parent in parents {
             let one = "INSERT INTO parents (run, principal) VALUES (?1, ?2)";
             transaction.execute(one, params![run.id, parent])?;
@@ -271,12 +274,6 @@ impl Store {
             })
         })?;
         Ok(rows.collect::<Result<_, _>>()?)
-    }
-
-    /// Records the outermost run that a run belongs to.
-    pub(crate) fn belongs_to(&self, run: &str, root: &str) -> Result<(), ToolError> {
-        self.lock().execute("INSERT INTO trees (run, root) VALUES (?1, ?2)", params![run, root])?;
-        Ok(())
     }
 
     /// The number of runs below a run, and their cost so far.

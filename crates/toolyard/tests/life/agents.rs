@@ -184,6 +184,26 @@ fn agents_start_agents_within_the_limits_of_type_depth_and_number() {
 }
 
 #[test]
+fn of_agents_that_an_agent_starts_at_the_same_time_no_more_than_the_limit_run() {
+    let scene = Scene::new("tree_runs = 1");
+    let gateway = scene.yard.start();
+    let (_, token) = Client::new(&gateway, "user", "/mcp").spawn("stravinsky");
+    let together = std::sync::Barrier::new(8);
+    let spawn = || {
+        together.wait();
+        Client::new(&gateway, &token, "/mcp/p/work").call("agents__agent_spawn", &wish("explore"))
+    };
+    let answers: Vec<Value> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..8).map(|_| scope.spawn(spawn)).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    let refused: Vec<&Value> = answers.iter().filter(|answer| answer["isError"] == true).collect();
+    assert_eq!(refused.len(), 7, "{answers:?}");
+    let is_for_limit = |answer: &&Value| answer.to_string().contains("1 agents were started below");
+    assert!(refused.iter().all(is_for_limit), "{refused:?}");
+}
+
+#[test]
 fn agents_below_a_run_are_refused_once_they_have_spent_its_budget() {
     let report = r#"{"type":"result","result":"done","is_error":false,"total_cost_usd":0.6}"#;
     let scene = Scene::new(&format!(
