@@ -10,6 +10,7 @@ use toolyard_proto::token::Secret;
 
 use crate::agents::{Client, Scene, wish};
 use crate::yard::{Gateway, soon};
+use crate::{http, wire};
 
 /// Asks for a permission, and reports the option that it got.
 const ASKS: &str = r#"
@@ -77,6 +78,38 @@ fn what_an_agent_asks_is_put_to_the_client_that_waits_for_it_and_its_answer_coun
     for (allow, expected) in [(true, "allow"), (false, "reject")] {
         let id = user.start("delphi");
         let ended = user.wait_and_answer(&id, allow);
+        assert_eq!((&ended["status"], &ended["result"]), (&json!("completed"), &json!(expected)), "{ended}");
+    }
+}
+
+#[test]
+fn what_an_agent_asks_is_put_to_a_legacy_client_on_the_stream_of_its_call() {
+    let scene = scene("");
+    let gateway = scene.yard.start();
+    let user = ("authorization", "Bearer user");
+    let session = wire::open_session_of(gateway.url(), user, &json!({ "elicitation": {} }));
+    let headers = wire::borrowed(&session);
+    let call = |tool: &str, arguments: Value| {
+        let params = json!({ "name": tool, "arguments": arguments });
+        let message = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params });
+        wire::messages(http::send(gateway.url(), &headers, &message))
+    };
+    for (allow, expected) in [(true, "allow"), (false, "reject")] {
+        let spawned = call("agents__agent_spawn", wish("delphi")).last().unwrap();
+        let id = spawned["result"]["structuredContent"]["id"].clone();
+        let (mut questions, mut ended) = (Vec::new(), Value::Null);
+        for message in call("agents__agent_output", json!({ "task_id": id, "block": true })) {
+            if message["method"] == "elicitation/create" {
+                let content = json!({ "action": "accept", "content": { "allow": allow } });
+                let answer = json!({ "jsonrpc": "2.0", "id": message["id"], "result": content });
+                assert_eq!(http::post(gateway.url(), &headers, &answer).status, 202);
+                questions.push(message["params"]["message"].as_str().unwrap().to_owned());
+            } else if message["id"] == 1 {
+                ended = message["result"]["structuredContent"].clone();
+            }
+        }
+        assert_eq!(questions.len(), 1, "{questions:?}");
+        assert!(questions[0].contains("asks to run: rm x (execute)"), "{questions:?}");
         assert_eq!((&ended["status"], &ended["result"]), (&json!("completed"), &json!(expected)), "{ended}");
     }
 }

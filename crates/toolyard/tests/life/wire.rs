@@ -36,10 +36,27 @@ pub(crate) fn events(stream: TcpStream) -> impl Iterator<Item = Value> {
     lines.filter_map(|line| serde_json::from_str(line.strip_prefix("data: ")?).ok())
 }
 
+/// The messages of an answer, whether it is an event stream or one JSON text, as they come.
+pub(crate) fn messages(stream: TcpStream) -> impl Iterator<Item = Value> {
+    let lines = BufReader::new(stream).lines().map_while(Result::ok);
+    lines
+        .filter_map(|line| serde_json::from_str(line.strip_prefix("data: ").unwrap_or(&line)).ok())
+        .filter(Value::is_object)
+}
+
 /// Opens a session of a legacy client with a token; the headers of its requests.
 pub(crate) fn open_session<'a>(url: &str, token: (&'a str, &'a str)) -> Vec<(&'a str, String)> {
+    open_session_of(url, token, &json!({}))
+}
+
+/// The same with these capabilities.
+pub(crate) fn open_session_of<'a>(
+    url: &str,
+    token: (&'a str, &'a str),
+    capabilities: &Value,
+) -> Vec<(&'a str, String)> {
     let info = json!({ "name": "t", "version": "1" });
-    let params = json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": info });
+    let params = json!({ "protocolVersion": "2025-11-25", "capabilities": capabilities, "clientInfo": info });
     let hello = json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params });
     let session = http::post(url, &[token], &hello).header("mcp-session-id").expect("a session").to_owned();
     let version = ("mcp-protocol-version", "2025-11-25".to_owned());
