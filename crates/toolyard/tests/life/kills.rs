@@ -4,9 +4,11 @@
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
+use serde_json::{Value, json};
 use toolyard_model::processes::Process;
 
 use crate::yard::{Gateway, Yard, command_line, none, soon, within};
+use crate::{http, wire};
 
 /// The time limit after one kill, for everything that depends on the killed process.
 const AFTER_ONE: Duration = Duration::from_secs(2);
@@ -95,6 +97,41 @@ fn nothing_is_left_by_a_killed_guard() {
 #[test]
 fn nothing_is_left_by_a_killed_child() {
     check_one(Victim::Child, 7);
+}
+
+/// A call whose client has been asked a question waits in the gateway, and in no other one.
+#[test]
+fn an_answer_for_a_call_that_waited_in_a_killed_gateway_is_refused_with_the_reason() {
+    let yard = Yard::new(&[]);
+    let server = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/life/sampler.py");
+    yard.also(&format!(
+        "[upstreams.sampler]\ncommand = \"python3\"\nargs = [\"{server}\"]\nera = \"legacy\"\n"
+    ));
+    let call = |gateway: &Gateway, params: &Value| {
+        let capabilities = json!({ "sampling": {} });
+        let stream = wire::modern_of(gateway.url(), &[], "tools/call", params.clone(), &capabilities);
+        http::read(stream).message()
+    };
+    let first = json!({ "name": "sampler__think", "arguments": {} });
+    let answered = |asked: &Value| {
+        let questions = asked["result"]["inputRequests"].as_object().unwrap_or_else(|| panic!("{asked}"));
+        let content = json!({ "type": "text", "text": "42" });
+        let answer = json!({ "role": "assistant", "content": content, "model": "m" });
+        let mut again = first.clone();
+        again["inputResponses"] = json!({ questions.keys().next().unwrap(): answer });
+        again["requestState"] = asked["result"]["requestState"].clone();
+        again
+    };
+    let gateway = yard.start();
+    let answer = answered(&call(&gateway, &first));
+    gateway.signal(Signal::SIGKILL);
+    gateway.wait();
+    let gateway = yard.start();
+    let refused = call(&gateway, &answer);
+    let reason = "is from before the gateway was restarted, and its call ended with the restart";
+    assert!(refused["error"]["message"].as_str().is_some_and(|text| text.contains(reason)), "{refused}");
+    let done = call(&gateway, &answered(&call(&gateway, &first)));
+    assert_eq!(done["result"]["content"][0]["text"], "42 by m", "the call can be made again: {done}");
 }
 
 /// All three are killed, with a pause after each; then the next gateway is started.
