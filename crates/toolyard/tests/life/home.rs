@@ -8,16 +8,22 @@ use serde_json::json;
 use crate::http;
 use crate::yard::Yard;
 
-/// Every file below a folder, with its content, except the state directory of the gateway.
+/// The places for state, from the home: the state directory of the gateway, and the usual place, which has the names of
+/// the folders that were chosen instead.
+const STATE: [&str; 2] = ["state", ".local/state/toolyard"];
+
+/// Every file below a folder, with its content, except the places for state and the folders on the way to them.
 fn tree(folder: &Path, prefix: &str, found: &mut BTreeMap<String, Vec<u8>>) {
     for entry in std::fs::read_dir(folder).unwrap().flatten() {
         let name = format!("{prefix}{}", entry.file_name().to_string_lossy());
-        // The usual place for state has the names of the folders that were chosen instead.
-        if name == "state" || name == ".local" {
+        if STATE.contains(&name.as_str()) {
             continue;
         }
         if entry.file_type().unwrap().is_dir() {
-            found.insert(format!("{name}/"), Vec::new());
+            let is_on_the_way = STATE.iter().any(|place| place.starts_with(&format!("{name}/")));
+            if !is_on_the_way {
+                found.insert(format!("{name}/"), Vec::new());
+            }
             tree(&entry.path(), &format!("{name}/"), found);
         } else {
             found.insert(name, std::fs::read(entry.path()).unwrap_or_default());
