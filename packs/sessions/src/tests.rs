@@ -329,6 +329,26 @@ async fn links_to_transcripts_elsewhere_are_not_followed() {
     assert_eq!(found().await, 1);
 }
 
+/// Only root can give a file away, so for other users this checks nothing.
+#[cfg(unix)]
+#[tokio::test]
+async fn transcripts_of_other_users_are_not_read() {
+    let home = Home::with_all();
+    let line = claude_line("user", "a", Value::Null, &json!("a planted lighthouse"), &home.project());
+    let planted = home.write(".claude/projects/-project/d00d-5555.jsonl", &[line]);
+    let found = async || {
+        let query = args(json!({ "query": "planted lighthouse" }));
+        let answer = search::session_search(&home.sessions, &context(), query).await;
+        shown(answer).as_array().unwrap().len()
+    };
+    assert_eq!(found().await, 1);
+    if std::os::unix::fs::chown(&planted, Some(65_534), None).is_ok() {
+        assert_eq!(found().await, 0);
+        let by_id = args(json!({ "session_id": "d00d" }));
+        assert!(read::session_read(&home.sessions, &context(), by_id).await.is_err());
+    }
+}
+
 #[tokio::test]
 async fn a_large_transcript_is_read_in_pieces() {
     let home = Home::with_all();
