@@ -3,6 +3,7 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use data_encoding::BASE64URL_NOPAD;
 use parking_lot::Mutex;
@@ -56,6 +57,8 @@ fn answer_one(stream: &TcpStream, answer: &dyn Fn(&str, &str) -> Value) -> Optio
 struct Issuer {
     base: String,
     key: Ed25519KeyPair,
+    /// How often its keys were fetched.
+    fetched: Arc<AtomicUsize>,
 }
 
 impl Issuer {
@@ -63,6 +66,8 @@ impl Issuer {
         let document = Ed25519KeyPair::generate_pkcs8(&SystemRandom::new()).unwrap();
         let key = Ed25519KeyPair::from_pkcs8(document.as_ref()).unwrap();
         let x = BASE64URL_NOPAD.encode(key.public_key().as_ref());
+        let fetched: Arc<AtomicUsize> = Arc::default();
+        let count = fetched.clone();
         let base = serve(move |head, _| {
             let host = head
                 .lines()
@@ -72,11 +77,14 @@ impl Issuer {
                 "/.well-known/oauth-authorization-server" => {
                     json!({ "issuer": base, "jwks_uri": format!("{base}/jwks") })
                 }
-                "/jwks" => json!({ "keys": [{ "kty": "OKP", "crv": "Ed25519", "kid": "k", "x": x }] }),
+                "/jwks" => {
+                    count.fetch_add(1, Ordering::SeqCst);
+                    json!({ "keys": [{ "kty": "OKP", "crv": "Ed25519", "kid": "k", "x": x }] })
+                }
                 _ => Value::Null,
             }
         });
-        Self { base, key }
+        Self { base, key, fetched }
     }
 
     fn token(&self, changes: &Value) -> String {
@@ -184,6 +192,28 @@ fn twelve_bad_tokens_are_each_answered_with_401_and_a_challenge() {
     let expected =
         "Bearer resource_metadata=\"https://yard.example/.well-known/oauth-protected-resource/mcp/s\"";
     assert_eq!((missing.status, missing.header("www-authenticate")), (401, Some(expected)));
+}
+
+#[test]
+fn a_flood_of_tokens_with_unknown_keys_fetches_the_keys_of_the_issuer_once() {
+    let (issuer, home) = (Issuer::start(), Home::new());
+    let gateway = start(&home, &config(&issuer, ""));
+    let status = |key: &str| {
+        let token = issuer.signed(&json!({ "alg": "EdDSA", "kid": key }), &json!({}));
+        ask(&gateway, "/mcp", Some(&token), "tools/list", json!({})).status
+    };
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let status = &status;
+            scope.spawn(move || {
+                for number in 0..50 {
+                    assert_eq!(status(&format!("invented-{thread}-{number}")), 401);
+                }
+            });
+        }
+    });
+    assert_eq!(status("k"), 200, "the key of the issuer is known");
+    assert_eq!(issuer.fetched.load(Ordering::SeqCst), 1);
 }
 
 #[test]
