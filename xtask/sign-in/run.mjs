@@ -217,6 +217,27 @@ await step("each user of a team gateway has a sign-in of their own", async () =>
   check(![...hosted.state.received].includes(annsToken), "the token of the client is not passed on");
 });
 
+await step("a shared sign-in of one user serves the others", async () => {
+  const auth = `[auth.oauth]\nissuers = ["${provider.issuer}"]\nscopes = ["mcp"]\n`;
+  const common = yard((await listen()) + auth + upstream + `credentials = "shared"\n`);
+  await login(common, "hosted", bob);
+  await common.start();
+  const user = async (who) => {
+    await login(yard((await listen()) + `[upstreams.team]\nurl = "${common.url}/mcp"\n[upstreams.team.oauth]\ncallback_port = ${await freePort()}\n`), "team", who);
+    return { token: provider.seen.last.access_token };
+  };
+  const [anns, bobs] = [await user(ann), await user(bob)];
+  await until("the server is listed", async () => (await modern(`${common.url}/mcp`, "tools/list", {}, anns)).text.includes("hosted__whoami"));
+  await common.run("logout", "hosted");
+  const first = await callWithPage(`${common.url}/mcp`, "hosted__whoami", open(ann), anns);
+  check(first.asked, `ann is asked to sign in: ${first.text}`);
+  check(first.text.includes("you are ann"), `her call goes on: ${first.text}`);
+  const second = await callWithPage(`${common.url}/mcp`, "hosted__whoami", open(bob), bobs);
+  check(!second.asked, `bob is not asked: ${second.url}`);
+  check(second.text.includes("you are ann"), `his call has the sign-in of ann: ${second.text}`);
+  check(!hosted.state.received.has(bobs.token), "the token of bob is not passed on");
+});
+
 await step("opaque tokens are read by introspection", async () => {
   settings.format = "opaque";
   const port = await freePort();
