@@ -108,7 +108,7 @@ async fn progress_goes_forward_and_logs_name_the_set() {
     let set = ToolSet::new("reporter", "1").with::<report>();
     let client = Client::newest();
     let answer = client.call(&set, "report-it", json!({})).await;
-    assert_eq!(text(&answer), "local Some(\"tester\") Some(\"7\")");
+    assert_eq!(text(&answer), "ann Some(\"tester\") Some(\"7\")");
     assert_eq!(
         client.notifications(),
         [

@@ -28,7 +28,7 @@ struct Side {
 
 impl Client {
     pub(crate) fn new(revision: Revision, capabilities: Value) -> Self {
-        Self::named("local", revision, capabilities)
+        Self::named("ann", revision, capabilities)
     }
 
     pub(crate) fn named(principal: &str, revision: Revision, capabilities: Value) -> Self {
