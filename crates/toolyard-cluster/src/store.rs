@@ -187,6 +187,7 @@ pub(crate) struct Opener {
 }
 
 impl Opener {
+    /// A bucket that exists keeps its settings, such as its age limit and replicas.
     pub(crate) async fn open(&self, name: &str, max_age: Duration) -> Result<kv::Store, StoreError> {
         let bucket = format!("{}_{name}", self.prefix);
         let failed = |reason: String| StoreError::Bucket { bucket: bucket.clone(), reason };
