@@ -24,6 +24,8 @@ use crate::{say, settings};
 
 /// The longest input that is read.
 const LARGEST: u64 = 16 * 1024 * 1024;
+/// How long the gateway may take if this program cannot read its config. Claude Code waits no longer.
+const LONGEST: Duration = Duration::from_mins(10);
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -67,11 +69,14 @@ struct Configured {
 }
 
 impl Configured {
+    /// Without a config, any hook may be one that blocks: the gateway keeps the last valid config while the file has a
+    /// mistake.
     fn at(point: &str, config: Option<&Config>) -> Self {
+        let Some(config) = config else { return Self { patience: LONGEST, must_run: true } };
         let point = Point::parse(point);
-        let hooks = config.map(|config| config.hooks.as_slice()).unwrap_or_default();
         let mut found = Self { patience: manage::PATIENCE, must_run: false };
-        for hook in hooks
+        for hook in config
+            .hooks
             .iter()
             .filter(|hook| hook.is_on && point.is_some_and(|point| hook.plan.points.contains(&point)))
         {
@@ -150,4 +155,16 @@ fn report(input: &Map<String, Value>, outcome: &Value) -> Result<(), Failure> {
     }
     notes.iter().for_each(say::line);
     if notes.is_empty() { Ok(()) } else { Err(Failure::AlreadyReported(1)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_config_that_cannot_be_read_may_have_hooks_that_block_and_take_long() {
+        let configured = Configured::at("pre_tool_call", None);
+        assert!(configured.must_run);
+        assert_eq!(configured.patience, Duration::from_mins(10));
+    }
 }
