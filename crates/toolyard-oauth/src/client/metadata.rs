@@ -265,6 +265,10 @@ fn check_place(target: &Target, place: &str) -> Result<(), Error> {
         let what = format!("{place} is an address in this network, named by a server outside of it");
         return Err(Error::violation(what));
     }
+    // A fragment would hide the parameters that are added to the address.
+    if place.contains('#') {
+        return Err(Error::violation(format!("{place} has a fragment")));
+    }
     Ok(())
 }
 
@@ -315,13 +319,26 @@ mod tests {
         assert!(!is_same_issuer("https://evil.example", "https://as.example"));
     }
 
+    fn target(url: &'static str) -> Target {
+        Target { name: "far".into(), url: Uri::from_static(url), settings: super::super::Settings::default() }
+    }
+
+    #[test]
+    fn an_authorization_endpoint_with_a_fragment_is_refused() {
+        let check = |endpoint: &str| {
+            let server = ServerMetadata {
+                authorization_endpoint: Some(endpoint.to_owned()),
+                ..ServerMetadata::at_fixed_paths("https://as.example")
+            };
+            check_endpoints(&target("https://far.example/mcp"), &server)
+        };
+        assert!(check("https://as.example/authorize?tenant=1").is_ok());
+        let error = check("https://as.example/authorize#x").unwrap_err();
+        assert_eq!(error.to_string(), "https://as.example/authorize#x has a fragment");
+    }
+
     #[test]
     fn a_server_outside_may_not_name_addresses_inside() {
-        let target = |url: &'static str| Target {
-            name: "far".into(),
-            url: Uri::from_static(url),
-            settings: super::super::Settings::default(),
-        };
         assert!(check_place(&target("https://far.example/mcp"), "https://192.168.1.1/token").is_err());
         assert!(check_place(&target("https://far.example/mcp"), "http://127.0.0.1/token").is_err());
         assert!(check_place(&target("http://127.0.0.1:1/mcp"), "http://127.0.0.1:2/token").is_ok());
