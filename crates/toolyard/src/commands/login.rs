@@ -1,7 +1,10 @@
 //! `toolyard login` and `toolyard logout`: sign the user in at a server, in the browser, by a pasted address or by a
 //! device code.
 
+use std::fs::{self, DirEntry};
 use std::io::IsTerminal;
+use std::path::Path;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::Args;
@@ -20,8 +23,10 @@ use crate::failure::{Failure, refused};
 use crate::sign_ins::{SignInContext, target};
 use crate::{say, settings};
 
-/// In the folder of the state of all configs.
-const PAGE: &str = "open-sign-in.html";
+/// What the names of the pages begin with, in the folder of the state of all configs.
+const PAGE: &str = "open-sign-in";
+/// A page of this age belongs to a sign-in that was broken off.
+const ABANDONED: Duration = Duration::from_hours(1);
 
 #[derive(Debug, Args)]
 pub(crate) struct LoginArgs {
@@ -124,8 +129,11 @@ async fn sign_in(context: &SignInContext, keeper: &Keeper, args: &LoginArgs) -> 
     say::line("open this page to sign in:");
     say::result(&sign_in.url);
     let page = if args.no_browser { None } else { open_page(&sign_in.url) };
-    if !args.no_browser && page.is_none() {
-        say::line("no browser could be opened; open the page yourself");
+    match &page {
+        // Browsers that are snaps cannot read hidden folders of the home.
+        Some(_) => say::line("if the page does not appear, open the address above"),
+        None if args.no_browser => {}
+        None => say::line("no browser could be opened; open the page yourself"),
     }
     let query = redirect(&callback, &sign_in, args.no_browser).await?;
     let finished = keeper.finish(&sign_in, &query.query).await;
@@ -137,9 +145,22 @@ async fn sign_in(context: &SignInContext, keeper: &Keeper, args: &LoginArgs) -> 
 fn open_page(url: &str) -> Option<PrivatePage> {
     let folder = state_dir::base(&settings::variable)?;
     let written = state_dir::create(&folder).map_err(Into::into);
-    let page = written.and_then(|()| PrivatePage::write(folder.join(PAGE), url));
+    remove_abandoned(&folder);
+    let path = folder.join(format!("{PAGE}.{}.html", std::process::id()));
+    let page = written.and_then(|()| PrivatePage::write(path, url));
     let page = page.inspect_err(|error| say::line(format_args!("{error:#}"))).ok()?;
     page.open().map(|_| page)
+}
+
+/// Removes the pages of sign-ins that were broken off, for example with Ctrl-C.
+fn remove_abandoned(folder: &Path) {
+    let is_page = |entry: &DirEntry| entry.file_name().to_string_lossy().starts_with(PAGE);
+    let age = |entry: &DirEntry| entry.metadata().ok()?.modified().ok()?.elapsed().ok();
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten().filter(is_page) {
+        if age(&entry).is_some_and(|age| age > ABANDONED) {
+            let _ = fs::remove_file(entry.path());
+        }
+    }
 }
 
 async fn by_device(
