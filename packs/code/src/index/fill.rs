@@ -33,6 +33,7 @@ impl Index {
         go_on: &(dyn Fn() -> bool + Sync),
         report: &(dyn Fn(Size) + Sync),
     ) -> Result<bool, ToolError> {
+        let mut length = None;
         loop {
             let files = self.unfilled();
             if files.is_empty() {
@@ -46,9 +47,23 @@ impl Index {
                 .flat_map(|file| file.chunks.iter().map(|stored| passage(&file.path, &stored.chunk)))
                 .collect();
             let vectors = self.encoder.passages(&passages).await?;
+            self.check_length(&mut length, &vectors)?;
             self.keep(files, &vectors)?;
             report(self.size());
         }
+    }
+
+    /// All vectors of a fill have one length. Each change of the length discards the vectors before it, so a service
+    /// that returned two lengths in turn would be asked indefinitely.
+    fn check_length(&self, length: &mut Option<usize>, vectors: &[Vec<f32>]) -> Result<(), ToolError> {
+        let expected = match *length {
+            // A search, too, can have discarded vectors since the first batch.
+            Some(expected) if self.lock().dimensions != expected => return Err(lengths_differ()),
+            Some(expected) => expected,
+            None => *length.insert(vectors.first().map_or(0, Vec::len)),
+        };
+        let is_same = vectors.iter().all(|vector| vector.len() == expected);
+        if is_same { Ok(()) } else { Err(lengths_differ()) }
     }
 
     /// Files with chunks that have no vector, up to a batch of chunks.
@@ -126,4 +141,9 @@ impl Index {
     fn filling(&self) -> MutexGuard<'_, Filling> {
         self.filling.lock()
     }
+}
+
+fn lengths_differ() -> ToolError {
+    ToolError::new("the service of the embedding model returned vectors of different lengths")
+        .hint("if it now serves another model under the same name, try again")
 }

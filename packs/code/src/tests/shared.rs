@@ -236,6 +236,27 @@ async fn stored_vectors_of_another_length_are_never_compared_and_are_computed_ag
     assert_eq!(fill(&other).await, (chunks + 1, 4));
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_service_that_returns_vectors_of_two_lengths_in_turn_is_not_asked_indefinitely() {
+    let scene = Scene::new();
+    let requests = AtomicUsize::new(0);
+    let service = Service::start("200 OK", move |body| {
+        let count = body["input"].as_array().unwrap().len();
+        let length = 2 + requests.fetch_add(1, Ordering::SeqCst) % 2;
+        json!({ "embeddings": vec![vec![1.0; length]; count] }).to_string()
+    });
+    let [code, _] = gateways(&scene, &with_service(&scene, &service));
+    let index = code.index(&place(&scene), None).unwrap();
+    for number in 0..3 * index.encoder().batch() {
+        scene.write(&format!("project/part{number}.py"), &format!("def part{number}():\n    pass\n"));
+    }
+    update(&index);
+    let rounds = AtomicUsize::new(0);
+    let filled = index.fill(&|| rounds.fetch_add(1, Ordering::SeqCst) < 20, &|_| {}).await;
+    let expected = "the service of the embedding model returned vectors of different lengths";
+    assert_eq!(filled.unwrap_err().message(), expected);
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_index_that_is_not_used_for_a_while_leaves_memory_and_is_read_again_from_the_disk() {
     use crate::tools::open_indexes::UNUSED;
