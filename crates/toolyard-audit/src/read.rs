@@ -229,7 +229,7 @@ impl Reader {
             let (id, data, hash): (i64, String, String) = (row.get(0)?, row.get(1)?, row.get(2)?);
             (records, number) = (records + 1, number + 1);
             if id != number || chained(&last, &data) != hash {
-                broken = Some((id, "its number or hash does not fit, or a record before it is missing"));
+                broken = Some((id, "its number or hash does not match, or a record before it is missing"));
                 break;
             }
             if !agrees(&data, row)? {

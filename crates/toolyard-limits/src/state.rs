@@ -33,7 +33,7 @@ pub enum Offer {
 pub enum Refusal {
     #[error("too many calls are waiting")]
     QueueFull { retry_after: Duration },
-    #[error("the call waited for as long as it may")]
+    #[error("the call waited for the maximum time")]
     WaitedTooLong { retry_after: Duration },
 }
 

@@ -137,7 +137,7 @@ impl Events {
         };
         Box::pin(async move {
             if !is_sent {
-                return Err(AskError::Unsupported("the gateway is too busy to take questions".into()));
+                return Err(AskError::Unsupported("too many questions are waiting in the gateway".into()));
             }
             answer.await.unwrap_or(Err(AskError::Gone))
         })

@@ -108,7 +108,7 @@ impl ControlResponse {
     }
 
     pub fn method_not_allowed() -> Self {
-        let message = "this path does not take that method";
+        let message = "this path does not support that method";
         Self::error(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", message)
     }
 }

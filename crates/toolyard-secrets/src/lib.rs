@@ -84,7 +84,7 @@ pub enum Error {
          delete that file and store the secrets again", _0.display()
     )]
     KeyringEmpty(PathBuf),
-    #[error("the keyring did not take the key of the stored secrets, which stays where it is: {0}")]
+    #[error("the keyring did not store the key of the secrets, so the key was not moved: {0}")]
     KeyringRefused(String),
 }
 

@@ -38,7 +38,7 @@ pub(crate) fn with_hint(error: JailError) -> ToolError {
                 "the user that runs this program may not do that: check owner and permissions"
             }
             std::io::ErrorKind::StorageFull => "the disk is full: nothing was changed",
-            std::io::ErrorKind::ReadOnlyFilesystem => "the file system can only be read from",
+            std::io::ErrorKind::ReadOnlyFilesystem => "the file system is read-only",
             _ => "the system refused it: check the disk and the name",
         },
         _ => return error.into(),

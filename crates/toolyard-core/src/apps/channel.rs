@@ -191,7 +191,7 @@ impl AppChannel {
     fn count_stray(&self) {
         let strays = self.strays.fetch_add(1, Ordering::Relaxed) + 1;
         if strays.is_power_of_two() {
-            tracing::warn!(app = %self.name, strays, "an answer came too late or for no call");
+            tracing::warn!(app = %self.name, strays, "dropped an answer that came too late or matches no call");
         }
     }
 

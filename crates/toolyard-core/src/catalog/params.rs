@@ -45,7 +45,7 @@ impl ParamHeaders {
             let wrong = |why: &str| CallError::header_mismatch(format!("the {} header {why}", header.name));
             let value = header.value(params);
             // The upstream might read the other one.
-            let value = value.map_err(|Twice| wrong("names a parameter that is in the body twice"))?;
+            let value = value.map_err(|Twice| wrong("names a parameter that occurs twice in the body"))?;
             match (value, sent) {
                 (None, None) => {}
                 (None, Some(_)) => return Err(wrong("names a parameter that is not in the body")),

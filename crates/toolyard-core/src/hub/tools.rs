@@ -95,7 +95,7 @@ fn tool(
 fn properties(names: &[&str]) -> Value {
     let all = json!({
         "instance_id": { "type": "string", "description": "As listed by `instances_list`" },
-        "handle": { "type": "string", "description": "As `instances_connect` gave it" },
+        "handle": { "type": "string", "description": "As `instances_connect` returned it" },
         "tool": { "type": "string", "description": "The tool's own name at the instance" },
         "arguments": { "type": "object", "description": "What the tool takes" },
     });

@@ -137,7 +137,7 @@ impl SignIn {
             }
             return Err(Error::new(Kind::Refused(code), reason));
         }
-        query_value(query, "code").ok_or_else(|| Error::violation("the redirect carries no code"))
+        query_value(query, "code").ok_or_else(|| Error::violation("the redirect has no code"))
     }
 
     /// Checks the issuer of the redirect (RFC 9207). If the redirect names one, it must be exactly the issuer that the

@@ -14,3 +14,4 @@ mod statuses;
 mod tasks;
 mod views;
 mod visits;
+mod wakes;

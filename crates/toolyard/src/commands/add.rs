@@ -23,8 +23,7 @@ Examples:
   toolyard add weather ./server.json
   toolyard add shop ./openapi.yaml --header 'Authorization: Bearer ${SHOP_TOKEN}'
 
-Single quotes keep ${VAR} out of the shell's hands: it is expanded when the gateway starts, and no secret
-gets into the file.")]
+Put ${VAR} in single quotes: the gateway expands it when it starts, and no secret is written to the file.")]
 pub(crate) struct AddArgs {
     /// The name of the server: letters, digits, `_` and `-`, starting with a letter.
     name: String,

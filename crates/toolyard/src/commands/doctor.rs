@@ -18,9 +18,8 @@ use crate::{packs, settings};
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Servers are tried for real: through the gateway that runs with this config or, if none does, by starting
-them for a moment. A gateway that runs is also asked what it has seen: apps, what was found where, clients,
-and the last calls. The exit code is 1 if anything is wrong.")]
+Servers are contacted: through the gateway that runs with this config or, if none runs, by starting them
+briefly. A running gateway also reports apps, discovered upstreams, clients and the last calls. The exit code is 1 if anything is wrong.")]
 pub(crate) struct DoctorArgs {
     /// Do not start or ask any server.
     #[arg(long)]

@@ -25,7 +25,7 @@ use crate::{say, settings};
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Without a client, all of them are looked at. A value of `env` or `headers` that looks like a secret is not
+Without a client, the files of all clients are read. A value of `env` or `headers` that looks like a secret is not
 copied: the config gets ${NAME} instead, and the server is off until that variable is set.
 --store-secrets puts such values into the store of `toolyard secret`, and the config refers to them; on a terminal
 you are asked whether to do so. --copy-secrets copies them into the config, which only you can read.")]

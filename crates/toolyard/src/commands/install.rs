@@ -46,9 +46,9 @@ pub(super) const NAME: &str = "toolyard";
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Without a client, those on this machine are listed. --config, --state-dir, --profile, --upstream, --hub and --lean go into
-the entry. A new file of your own is readable by you only; a file that is there keeps everything else in it, byte
-for byte, and is kept as it was with .bak at the end of its name.")]
+Without a client, lists the clients on this machine. --config, --state-dir, --profile, --upstream, --hub and
+--lean are written into the entry. A new file of your own is readable by you only; in an existing file everything
+else is preserved byte for byte, and the previous file is kept with the suffix .bak.")]
 pub(crate) struct InstallArgs {
     /// The client whose config is changed.
     #[arg(value_parser = client())]

@@ -41,7 +41,7 @@ pub(crate) struct LogsArgs {
     /// Show entries since this time: 30s, 10m, 2h, 1d, or a time such as 2026-07-28T09:00 (UTC).
     #[arg(long, value_name = "TIME", value_parser = since)]
     since: Option<String>,
-    /// Print this many entries, the newest.
+    /// Print only this many of the newest entries.
     #[arg(short = 'n', long, value_name = "NUMBER")]
     lines: Option<usize>,
     /// Print one JSON object per line.

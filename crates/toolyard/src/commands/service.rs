@@ -42,7 +42,7 @@ pub(crate) struct PlaceArgs {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-The service runs `toolyard serve` with the config that is in force here. Variables that the config refers to are
+The service runs `toolyard serve` with the config that is used in this folder. Variables that the config refers to are
 not copied into the service: store secrets with `toolyard secret set`, or name an env_file in the config.")]
 pub(crate) struct InstallArgs {
     #[command(flatten)]

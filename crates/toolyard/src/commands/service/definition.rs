@@ -36,7 +36,7 @@ pub(super) struct Service {
 }
 
 impl Service {
-    /// This program with the config that is in force here, and the variables of this shell.
+    /// This program with the config that is used in this folder, and the variables of this shell.
     pub(super) fn here(common: &Common, name: &str) -> Result<Self, Failure> {
         let program =
             std::env::current_exe().map_err(|error| anyhow::anyhow!("find this program: {error}"))?;

@@ -29,7 +29,7 @@ Examples:
   toolyard tools call echo text=hi --url http://127.0.0.1:3000/mcp
   toolyard tools call read_file path=notes.txt -- npx -y @modelcontextprotocol/server-filesystem .
 
-If the tool asks for something, it is asked on the terminal. Ctrl-C cancels the call. The exit code is 1 where the tool answers that it failed.")]
+If the tool asks a question, you are asked on the terminal. Ctrl-C cancels the call. The exit code is 1 if the tool reports a failure.")]
 pub(crate) struct CallArgs {
     /// `upstream:tool`, the name that clients see, or the tool's own name if only one server has it.
     #[arg(add = ArgValueCandidates::new(completions::tools))]

@@ -54,7 +54,7 @@ pub(crate) async fn lsp_hover(
     let contents = hover_text(&answer["contents"]);
     let text = if contents.is_empty() {
         let file = target.place.below.display();
-        format!("`{}` knows nothing about this place in `{file}`.", running.server.name)
+        format!("`{}` has no information about this place in `{file}`.", running.server.name)
     } else {
         contents.clone()
     };
