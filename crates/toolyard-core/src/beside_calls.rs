@@ -1,6 +1,6 @@
 //! Work that takes long if there are many tools, done where no call waits for it.
 
-use tokio::runtime::{Handle, RuntimeFlavor};
+use toolyard_model::blocking::beside_tasks;
 
 /// With this many tools or more, work on all of them takes longer than a call may wait.
 const MANY_TOOLS: usize = 200;
@@ -8,9 +8,7 @@ const MANY_TOOLS: usize = 200;
 /// Does work on this number of tools. If there are many, another thread takes over the calls of this one in the
 /// meantime.
 pub(crate) fn beside_calls<T>(tools: usize, work: impl FnOnce() -> T) -> T {
-    let has_other_threads =
-        || Handle::try_current().is_ok_and(|handle| handle.runtime_flavor() == RuntimeFlavor::MultiThread);
-    if tools < MANY_TOOLS || !has_other_threads() { work() } else { tokio::task::block_in_place(work) }
+    if tools < MANY_TOOLS { work() } else { beside_tasks(work) }
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@
 
 pub mod accept;
 pub mod answer;
+pub mod blocking;
 pub mod control;
 pub mod delegates;
 pub mod handler;

@@ -11,6 +11,7 @@ use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::path::Path;
 
+pub(crate) use system::inode;
 pub use system::{is_only_ours, open_plain};
 
 /// Writes a file so that readers see either the old or the new contents, and only its owner can read it.

@@ -11,6 +11,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use parking_lot::Mutex;
 use toolyard_proto::token::{BadToken, Checker, Rules, Use};
 
+use crate::blocking::beside_tasks;
 use crate::shared_file::{FileLock, SharedFile};
 
 /// The file is rewritten without expired uses when it has so many lines more than are needed.
@@ -53,7 +54,8 @@ impl Signed {
     /// The client that presents this token. This uses the token up.
     pub fn check(&self, token: Option<&str>) -> Result<Arc<str>, BadToken> {
         let token = token.ok_or(BadToken::Missing)?;
-        let mut state = self.0.lock();
+        // Another check may wait for the file.
+        let mut state = self.0.try_lock().unwrap_or_else(|| beside_tasks(|| self.0.lock()));
         // First, so that an invalid token touches no file.
         state.checker.rules().verify(token, now())?;
         let cannot_record = |error: io::Error| {
@@ -120,21 +122,21 @@ impl UseRecord {
     }
 
     fn write(&mut self, uses: &[Use]) -> io::Result<()> {
-        let lines: String = uses.iter().map(line).collect();
+        let lines: String = uses.iter().map(|used| line(used) + "\n").collect();
         self.file.replace(lines.as_bytes())?;
         self.lines = uses.len();
         Ok(())
     }
 
     fn append(&mut self, used: &Use) -> io::Result<()> {
-        self.file.append(line(used).as_bytes())?;
+        self.file.append_line(&line(used))?;
         self.lines += 1;
         Ok(())
     }
 }
 
 fn line(used: &Use) -> String {
-    format!("{}\n", serde_json::json!([used.made, used.client]))
+    serde_json::json!([used.made, used.client]).to_string()
 }
 
 impl fmt::Debug for Signed {
@@ -172,6 +174,18 @@ mod tests {
         fs::write(&path, "[1800,\"half").unwrap();
         assert!(Signed::recorded(rules, &path).unwrap().check(Some(&token)).is_ok());
         assert_eq!(fs::read_to_string(&path).unwrap().lines().count(), 1);
+    }
+
+    #[test]
+    fn a_use_recorded_after_a_line_that_was_cut_off_is_not_lost() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("used-tokens");
+        let (secret, rules) = rules();
+        let token = secret.mint("a", now());
+        let first = Signed::recorded(rules.clone(), &path).unwrap();
+        fs::write(&path, "[1800,\"half").unwrap();
+        assert!(first.check(Some(&token)).is_ok());
+        assert_eq!(Signed::recorded(rules, &path).unwrap().check(Some(&token)), Err(BadToken::Used));
     }
 
     #[test]

@@ -4,23 +4,26 @@
 use std::io;
 
 use parking_lot::MutexGuard;
+use toolyard_model::blocking::beside_tasks;
 use toolyard_model::shared_file::{FileLock, SharedFile};
 
 use super::{ApprovalState, Approvals};
 
 /// A change that is under way. Other threads and gateways begin theirs when it is dropped.
 pub(super) struct Change<'a> {
+    /// Released before `file`, so that the next change of this gateway need not wait for it.
+    lock: io::Result<Option<FileLock>>,
     /// `None` if approvals are not stored.
     file: Option<MutexGuard<'a, SharedFile>>,
-    lock: io::Result<Option<FileLock>>,
 }
 
 impl Approvals {
     /// Begins a change. If the file cannot be locked or read, the change cannot be stored.
     pub(super) fn change(&self) -> Change<'_> {
-        let mut file = self.file.as_ref().map(|file| file.lock());
+        let file = self.file.as_ref();
+        let mut file = file.map(|file| file.try_lock().unwrap_or_else(|| beside_tasks(|| file.lock())));
         let lock = file.as_mut().map(|file| self.begin(file)).transpose();
-        Change { file, lock }
+        Change { lock, file }
     }
 
     fn begin(&self, file: &mut SharedFile) -> io::Result<FileLock> {

@@ -12,6 +12,11 @@ pub(super) fn create(path: &Path) -> io::Result<File> {
     File::options().write(true).create_new(true).mode(0o600).open(path)
 }
 
+/// The number of the file. A file that replaces another one has another number.
+pub(crate) fn inode(about: &fs::Metadata) -> u64 {
+    about.ino()
+}
+
 /// Whether it is ours, and no other user can change its content.
 pub fn is_only_ours(folder: &Path) -> io::Result<bool> {
     let about = fs::symlink_metadata(folder)?;

@@ -8,6 +8,11 @@ pub(super) fn create(path: &Path) -> io::Result<File> {
     File::options().write(true).create_new(true).open(path)
 }
 
+/// Not known here.
+pub(crate) fn inode(_: &fs::Metadata) -> u64 {
+    0
+}
+
 /// Access control lists can only be read by unsafe code. The folder is in the user's profile, or was chosen by the
 /// user.
 pub fn is_only_ours(folder: &Path) -> io::Result<bool> {
