@@ -180,6 +180,9 @@ pub(crate) enum Outcome {
     Expired,
 }
 
+/// A change, and the state that it changes.
+type Begun<'a> = (Change<'a>, MutexGuard<'a, ApprovalState>);
+
 pub(crate) struct Approvals {
     keys: Arc<StateKeys>,
     state: Mutex<ApprovalState>,
@@ -328,13 +331,15 @@ impl Approvals {
     /// Decides about a waiting call. `None` if no call with that id waits.
     pub(crate) fn decide(&self, id: &str, is_approved: bool) -> Option<String> {
         let change = self.change();
-        let pending = self.state().pending.remove(id)?;
-        Some(self.settle(change, id, pending, is_approved))
+        let mut state = self.state();
+        let pending = state.pending.remove(id)?;
+        Some(self.settle((change, state), id, pending, is_approved))
     }
 
-    /// Grants or denies a call that has waited, and returns its tool.
-    fn settle(&self, mut change: Change<'_>, id: &str, pending: Pending, is_approved: bool) -> String {
-        let mut state = self.state();
+    /// Grants or denies a call that has waited, and returns its tool. The state was not released since the call was
+    /// taken from it, so a call that waits sees its decision.
+    fn settle(&self, begun: Begun<'_>, id: &str, pending: Pending, is_approved: bool) -> String {
+        let (mut change, mut state) = begun;
         if is_approved {
             let (subject, is_once) = (pending.subject.clone(), !pending.for_session);
             let (session, expires) = (pending.session.clone(), pending.expires);

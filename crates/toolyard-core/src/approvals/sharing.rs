@@ -125,7 +125,8 @@ impl Gateway {
     pub fn decide_for(&self, id: &str, waiting: Value, is_approved: bool) -> Option<Value> {
         let pending: Pending = serde_json::from_value(waiting).ok()?;
         let approvals = &self.shared().approvals;
-        approvals.settle(approvals.change(), id, pending, is_approved);
+        let change = approvals.change();
+        approvals.settle((change, approvals.state()), id, pending, is_approved);
         Some(if is_approved { json!({ "approved": [id] }) } else { json!({ "denied": id }) })
     }
 

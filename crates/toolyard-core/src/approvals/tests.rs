@@ -330,3 +330,23 @@ fn nothing_is_used_that_cannot_be_stored_as_used() {
     assert!(!open(Some(folder.path())).take(&alice.subject, &client).unwrap());
     assert!(!open(Some(folder.path())).use_once("nonce", now() + 60).unwrap());
 }
+
+#[test]
+fn a_decided_call_is_never_seen_without_its_decision() {
+    let (approvals, client) = (open(None), ClientKey::Connection(1));
+    for amount in 0..200 {
+        let alice = wanted("alice", json!({ "amount": amount }), 60);
+        let id = approvals.file(&alice, &client, "alice").unwrap();
+        std::thread::scope(|scope| {
+            let (approvals, id) = (&approvals, &*id);
+            let is_decided = move || {
+                let state = approvals.state();
+                let is_known = state.decided.iter().any(|one| one.id.as_deref() == Some(id));
+                assert!(is_known || state.pending.contains_key(id), "neither waiting nor decided");
+                is_known
+            };
+            scope.spawn(move || while !is_decided() {});
+            scope.spawn(move || approvals.decide(id, true).unwrap());
+        });
+    }
+}
