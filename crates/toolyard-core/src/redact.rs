@@ -3,6 +3,8 @@
 
 use std::ops::Range;
 
+use toolyard_proto::raw::without_half_pairs;
+
 /// The text that replaces a secret.
 pub const REDACTED: &str = "[redacted]";
 
@@ -159,12 +161,12 @@ fn unescaped(literal: &str) -> String {
     if !literal.contains('\\') {
         return literal.trim_matches('"').to_owned();
     }
-    if let Ok(text) = serde_json::from_str(literal) {
+    let readable = without_half_pairs(literal);
+    if let Ok(text) = serde_json::from_str(&readable) {
         return text;
     }
-    // Of a character that is written as two escapes, the first is left out, too.
-    let mut rest = literal;
-    for _ in 0..3 {
+    let mut rest = &*readable;
+    for _ in 0..2 {
         if let Ok(text) = serde_json::from_str(&format!("{rest}\"")) {
             return text;
         }
@@ -219,6 +221,17 @@ mod tests {
             r#"{"text":"got {\"password\":\"a\",\"n\":\"\\\"\"}","n":1}"#,
             Some(r#"{"text":"got {\"password\":\"[redacted]\",\"n\":\"\\\"\"}","n":1}"#),
         );
+    }
+
+    #[test]
+    fn json_in_a_text_with_half_a_surrogate_pair_has_no_secrets_either() {
+        check(
+            r#"{"text":"\ud83d {\"password\":\"a\"}"}"#,
+            Some(&format!(r#"{{"text":"{} {{\"password\":\"[redacted]\"}}"}}"#, '\u{fffd}')),
+        );
+        check(r#"{"\udc00token":"a"}"#, Some(r#"{"\udc00token":"[redacted]"}"#));
+        let (shown, _) = payload(br#"{"text":"\ud83d {\"password\":\"SECRET\ud83"#);
+        assert!(!shown.contains("SECRET"), "{shown}");
     }
 
     #[test]

@@ -102,6 +102,11 @@ impl Raw {
         serde_json::from_slice(&self.0)
     }
 
+    /// The same, with `\ufffd` for each half of a surrogate pair. Such text is JSON, but cannot be read otherwise.
+    pub fn read_lossy<T: DeserializeOwned>(&self) -> Result<T, serde_json::Error> {
+        serde_json::from_str(&without_half_pairs(self.as_str()))
+    }
+
     /// The string, if this is a JSON string.
     pub fn as_string(&self) -> Option<String> {
         self.text().map(Cow::into_owned)
@@ -119,6 +124,32 @@ impl Raw {
     pub fn is_null(&self) -> bool {
         self.0.as_ref() == b"null"
     }
+}
+
+/// JSON text, which may be cut, with `\ufffd` for each escape that is half of a surrogate pair, such as `\ud83d` alone.
+pub fn without_half_pairs(json: &str) -> Cow<'_, str> {
+    let (mut out, mut kept, mut at) = (String::new(), 0, 0);
+    while let Some(offset) = json.as_bytes().get(at..).and_then(|rest| memchr::memchr(b'\\', rest)) {
+        at += offset;
+        at += match (escaped_unit(json, at), escaped_unit(json, at + 6)) {
+            (Some(0xd800..=0xdbff), Some(0xdc00..=0xdfff)) => 12,
+            (Some(0xd800..=0xdfff), _) => {
+                out.push_str(&json[kept..at]);
+                out.push_str("\\ufffd");
+                kept = at + 6;
+                6
+            }
+            _ => 2,
+        };
+    }
+    if kept == 0 { Cow::Borrowed(json) } else { Cow::Owned(out + &json[kept..]) }
+}
+
+/// The number of the `\uXXXX` that begins here.
+fn escaped_unit(json: &str, at: usize) -> Option<u16> {
+    let digits = json.as_bytes().get(at..at + 6)?.strip_prefix(b"\\u")?;
+    let digits = std::str::from_utf8(digits).ok().filter(|digits| !digits.starts_with('+'))?;
+    u16::from_str_radix(digits, 16).ok()
 }
 
 /// Writes a string as JSON. Most need no escapes.
@@ -156,5 +187,28 @@ impl<'de> serde::Deserialize<'de> for Raw {
 impl From<serde_json::Value> for Raw {
     fn from(value: serde_json::Value) -> Self {
         Self::from_serialize(&value)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn half_a_surrogate_pair_is_replaced_and_nothing_else() {
+        for (json, expected) in [
+            (r#""\ud83d""#, "\u{fffd}"),
+            (r#""a\uDE00b""#, "a\u{fffd}b"),
+            (r#""\ud83d\ud83d\ude00\ude00""#, "\u{fffd}\u{1f600}\u{fffd}"),
+            (r#""\ud83d\n\\ud83d""#, "\u{fffd}\n\\ud83d"),
+            (r#""\u00e9é""#, "éé"),
+        ] {
+            let raw = Raw::parse(json.as_bytes().to_vec()).unwrap();
+            assert_eq!(raw.read_lossy::<String>().unwrap(), expected, "{json}");
+        }
+        for text in ["", "\\", r"\ud83", r"\u+d83é", r"\ud83d\ude00", r"\é\é"] {
+            assert_eq!(without_half_pairs(text), text);
+        }
+        assert_eq!(without_half_pairs(r"\ud83d\ude0"), r"\ufffd\ude0");
     }
 }
