@@ -17,4 +17,4 @@ pub mod shipped;
 pub use hook::{Event, Hook, Verdict};
 pub use plan::{CommandHook, HookKind, HookPlan, OnFailure, OwnHook, Runtime, WebHook};
 pub use point::Point;
-pub use set::{Block, Hooks, Note, Outcome, Registered, run};
+pub use set::{Block, Hooks, Note, Outcome, Registered, fail, run};

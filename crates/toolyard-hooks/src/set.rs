@@ -109,6 +109,15 @@ fn register(plan: &HookPlan, runtime: &Runtime) -> Option<Arc<Registered>> {
     }))
 }
 
+/// The outcome of an event that these hooks cannot be shown: each of them fails.
+pub fn fail(hooks: &[Arc<Registered>], event: Event, failure: &str) -> Outcome {
+    let blocked = hooks.iter().find_map(|hook| {
+        let reason = hook.failed(&event, failure).block?;
+        Some(Block { hook: hook.name.clone(), reason })
+    });
+    Outcome { event, is_changed: false, notes: Vec::new(), blocked }
+}
+
 /// Runs these hooks over an event, until one of them blocks.
 pub async fn run(hooks: &[Arc<Registered>], event: Event) -> Outcome {
     let mut event = Arc::new(event);

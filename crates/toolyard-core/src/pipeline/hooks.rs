@@ -5,7 +5,7 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use toolyard_hooks::{Block, Event, Note, Point, Registered, run};
+use toolyard_hooks::{Block, Event, Note, Outcome, Point, Registered, fail, run};
 use toolyard_model::{Answer, AnswerBody, BoxFuture, Peer};
 use toolyard_proto::{CallError, Method, Raw};
 
@@ -70,7 +70,10 @@ async fn around(hooks: Arc<ToolHooks>, mut call: Call, next: Next) -> Answer {
     let mut seen = None;
     let mut notes = Vec::new();
     if hooks.before.iter().any(|hook| !ignores_arguments(hook, &call)) {
-        let outcome = run(&hooks.before, event(Point::PreToolCall, &call, data(&call))).await;
+        let given = call.params.member("arguments");
+        let (data, unreadable) = shown(data(&call), "arguments", given.as_ref());
+        let event = event(Point::PreToolCall, &call, data);
+        let outcome = outcome(&hooks.before, event, unreadable).await;
         if let Some(clock) = &call.deadline {
             clock.touch();
         }
@@ -165,9 +168,12 @@ impl After {
     async fn result(&self, mut result: Raw) -> Result<Raw, CallError> {
         let (call, mut notes) = (&self.call, self.notes.clone());
         if self.hooks.after.iter().any(|hook| !hook.ignores(Point::PostToolCall, result.as_str())) {
-            let mut data = self.seen.clone().unwrap_or_else(|| data(call));
-            data["result"] = result.read().unwrap_or_default();
-            let mut outcome = run(&self.hooks.after, event(Point::PostToolCall, call, data)).await;
+            let given = call.params.member("arguments");
+            let seen = self.seen.clone();
+            let data = seen.unwrap_or_else(|| shown(data(call), "arguments", given.as_ref()).0);
+            let (data, unreadable) = shown(data, "result", Some(&result));
+            let event = event(Point::PostToolCall, call, data);
+            let mut outcome = outcome(&self.hooks.after, event, unreadable).await;
             if let Some(block) = outcome.blocked {
                 return Err(blocked(call, "the result of", &block));
             }
@@ -188,12 +194,28 @@ fn ignores_arguments(hook: &Registered, call: &Call) -> bool {
 
 /// The data that hooks see of every call.
 fn data(call: &Call) -> Value {
-    let arguments = call.params.member("arguments").and_then(|arguments| arguments.read().ok());
     json!({
-        "arguments": arguments.unwrap_or_else(|| json!({})),
+        "arguments": {},
         "principal": &**call.origin.principal.name(),
         "session": label(&call.origin.client),
     })
+}
+
+/// The data with this member, or why the member cannot be read: it may be nested too deeply, for instance.
+fn shown(mut data: Value, key: &str, member: Option<&Raw>) -> (Value, Option<String>) {
+    match member.map(Raw::read_lossy) {
+        Some(Ok(value)) => data[key] = value,
+        Some(Err(error)) => return (data, Some(format!("`{key}` cannot be read: {error}"))),
+        None => {}
+    }
+    (data, None)
+}
+
+async fn outcome(hooks: &[Arc<Registered>], event: Event, unreadable: Option<String>) -> Outcome {
+    match unreadable {
+        Some(reason) => fail(hooks, event, &reason),
+        None => run(hooks, event).await,
+    }
 }
 
 fn event(point: Point, call: &Call, data: Value) -> Event {
@@ -211,18 +233,18 @@ fn blocked(call: &Call, what: &str, block: &Block) -> CallError {
     CallError::blocked(message).at(call.upstream.name())
 }
 
-/// Each note is a text of its own, for the model, and is in `_meta`, for programs.
+/// Each note is a text of its own, for the model, and is in `_meta`, for programs. Everything else keeps its bytes.
 fn with_notes(result: &Raw, notes: &[Note]) -> Raw {
-    let mut value: Value = result.read().unwrap_or_default();
     let texts =
         notes.iter().map(|note| json!({ "type": "text", "text": format!("[{}] {}", note.hook, note.text) }));
-    if let Some(content) = value["content"].as_array_mut() {
-        content.extend(texts);
-    }
+    let content = result.member("content").and_then(|content| content.read::<Vec<Raw>>().ok());
+    let result = match content {
+        Some(mut content) => {
+            content.extend(texts.map(Raw::from));
+            result.with("content", &Raw::array(&content))
+        }
+        None => result.clone(),
+    };
     let notes = notes.iter().map(|note| json!({ "hook": &*note.hook, "text": note.text }));
-    if !value["_meta"].is_object() {
-        value["_meta"] = json!({});
-    }
-    value["_meta"]["dev.toolyard/notes"] = notes.collect();
-    value.into()
+    result.with_path(&["_meta", "dev.toolyard/notes"], &Raw::from(notes.collect::<Value>()))
 }

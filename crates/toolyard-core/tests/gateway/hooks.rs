@@ -6,9 +6,9 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use toolyard_core::{Gateway, ToolRule, ToolSettings, Validate};
-use toolyard_hooks::{Event, Hook, HookKind, HookPlan, OwnHook, Point, Verdict};
+use toolyard_hooks::{Event, Hook, HookKind, HookPlan, OnFailure, OwnHook, Point, Verdict};
 use toolyard_model::{AnswerBody, BoxFuture};
-use toolyard_proto::{CallError, Revision};
+use toolyard_proto::{CallError, Raw, Revision};
 
 use crate::support::{Behaviour, Client, Double, plan, raw, start};
 
@@ -26,7 +26,11 @@ impl Hook for Judged {
     }
 }
 
-fn hook(name: &str, point: Point, judge: impl Fn(&Event) -> Verdict + Send + Sync + 'static) -> HookPlan {
+pub(crate) fn hook(
+    name: &str,
+    point: Point,
+    judge: impl Fn(&Event) -> Verdict + Send + Sync + 'static,
+) -> HookPlan {
     HookPlan::new(name, point, HookKind::Own(OwnHook(Arc::new(Judged(Box::new(judge))))))
 }
 
@@ -192,6 +196,68 @@ impl Hook for Slow {
             Ok(Verdict::block("withheld"))
         })
     }
+}
+
+/// The bytes of the result of a call with these arguments, if the upstream answers with this text.
+async fn relayed(result: &'static str, arguments: &str, hooks: Vec<HookPlan>) -> String {
+    let behaviour: Behaviour = Arc::new(move |_, _| {
+        Box::pin(async move { Ok(AnswerBody::Whole(Raw::parse(result.as_bytes()).unwrap(), OLD)) })
+    });
+    let double = Double::with(OLD, &["t"], behaviour);
+    let gateway = start(&[("a", &double)], |plan| plan.calls.hooks = hooks);
+    let client = Client::new(&gateway, OLD, "");
+    client.tools().await;
+    let params = format!(r#"{{"name":"a__t","arguments":{arguments}}}"#);
+    match client.send_exactly("tools/call", Raw::parse(params).unwrap()).await {
+        Ok(AnswerBody::Whole(result, _)) => result.as_str().to_owned(),
+        Ok(AnswerBody::Stream(_)) => panic!("nothing streams here"),
+        Err(error) => error.to_tool_result().as_str().to_owned(),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn hooks_see_text_with_half_a_surrogate_pair() {
+    const HALF: &str =
+        r#"{"content":[{"type":"text","text":"\ud83d token=abcdefgh12345678"}],"isError":true}"#;
+    let passing = hook("pass", Point::PostToolCall, |_| Verdict::pass());
+    assert_eq!(relayed(HALF, "{}", vec![passing]).await, HALF, "the bytes are kept");
+    let redacted = relayed(HALF, "{}", vec![shipped("redact")]).await;
+    let redacted: Value = serde_json::from_str(&redacted).unwrap();
+    assert_eq!(redacted["content"][0]["text"], "\u{fffd} token=[redacted]");
+    assert_eq!(redacted["isError"], true);
+    let noting = hook("n", Point::PostToolCall, |_| Verdict::note("seen"));
+    let noted = relayed(HALF, "{}", vec![noting]).await;
+    let kept = r#"{"content":[{"type":"text","text":"\ud83d token=abcdefgh12345678"},{""#;
+    assert!(noted.starts_with(kept) && noted.contains(r#"}],"isError":true,"#), "{noted}");
+    assert!(noted.contains("[n] seen"), "{noted}");
+    let guard = hook("guard", Point::PreToolCall, |event| match event.data["arguments"]["x"].as_str() {
+        Some("\u{fffd}") => Verdict::block("half"),
+        _ => Verdict::pass(),
+    });
+    let blocked = relayed(HALF, r#"{"x":"\ud83d"}"#, vec![guard]).await;
+    assert!(blocked.contains("hook `guard` blocked a call of a:t: half"), "{blocked}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hook_that_cannot_be_shown_a_value_fails() {
+    const HUGE: &str = r#"{"content":[],"structuredContent":{"n":1e999}}"#;
+    for (on_failure, expected) in [
+        (OnFailure::Pass, HUGE),
+        (OnFailure::Block, "the hook failed: `result` cannot be read: number out of range"),
+    ] {
+        let redact = HookPlan { on_failure, ..shipped("redact") };
+        let after = HookPlan { on_failure, ..hook("after", Point::PostToolCall, |_| Verdict::pass()) };
+        let answer = relayed(HUGE, "{}", vec![redact, after]).await;
+        assert!(answer.contains(expected), "{answer}");
+        assert_eq!(on_failure == OnFailure::Pass, answer.contains("1e999"), "{answer}");
+    }
+    let before = hook("before", Point::PreToolCall, |_| Verdict::pass());
+    let before = HookPlan { on_failure: OnFailure::Block, ..before };
+    let blocked = relayed(HUGE, r#"{"n":1e999}"#, vec![before]).await;
+    assert!(
+        blocked.contains("blocked a call of a:t: the hook failed: `arguments` cannot be read"),
+        "{blocked}"
+    );
 }
 
 #[tokio::test(start_paused = true)]
