@@ -99,7 +99,7 @@ async fn around(hooks: Arc<ToolHooks>, mut call: Call, next: Next) -> Answer {
 
 /// The answer as the hooks after the call leave it, whether it is a result, an error, or the error of a timeout.
 async fn reviewed(after: Arc<After>, call: Call, next: Next) -> Answer {
-    let (open, clock) = (call.open.clone(), call.deadline.clone());
+    let (open, clock, approval) = (call.open.clone(), call.deadline.clone(), call.approval.clone());
     if let Some(clock) = &clock {
         let after = after.clone();
         clock.set_on_timeout(move |error| Box::pin(async move { after.error(error).await }));
@@ -109,6 +109,8 @@ async fn reviewed(after: Arc<After>, call: Call, next: Next) -> Answer {
         clock.clear_on_timeout();
     }
     let answer = match answer {
+        // It was not sent. The same call follows when it is approved.
+        Err(error) if approval.is_some_and(|slot| slot.needs_approval()) => return Err(error),
         Err(error) => after.error(error).await,
         Ok(AnswerBody::Whole(result, revision)) if result.member("content").is_some() => {
             after.result(result).await.map(|result| AnswerBody::Whole(result, revision))

@@ -160,6 +160,11 @@ impl Slot {
         self.granted.lock().clone()
     }
 
+    /// Whether the call was not sent because it needs approval.
+    pub(super) fn needs_approval(&self) -> bool {
+        self.wanted.lock().is_some()
+    }
+
     fn wanted(&self) -> Option<Wanted> {
         self.wanted.lock().take()
     }

@@ -6,14 +6,17 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Method, StatusCode};
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use toolyard_core::{Gateway, LimitPlan, Per, ToolRule, ToolSettings};
+use toolyard_hooks::{HookPlan, Point, Verdict};
 use toolyard_limits::Limit;
 use toolyard_model::{AnswerBody, Control, ControlRequest, ControlResponse, Principal};
 use toolyard_policy::rules::{Approval, By, Do, Names, Policy};
 use toolyard_proto::Revision;
 
+use crate::hooks::hook;
 use crate::rules::rule;
 use crate::support::{Behaviour, Client, Double, echo, raw, start};
 
@@ -108,11 +111,16 @@ impl World {
 }
 
 fn gateway(folder: &TempDir, double: &Arc<Double>, approval: Approval) -> Gateway {
+    gateway_with(folder, double, approval, Vec::new())
+}
+
+fn gateway_with(folder: &TempDir, double: &Arc<Double>, approval: Approval, hooks: Vec<HookPlan>) -> Gateway {
     let names = Names { tools: vec!["a:pay".to_owned()], ..Names::default() };
     let rules = vec![toolyard_policy::rules::Rule { names, approval, ..rule(Do::Approve) }];
     start(&[("a", double)], |plan| {
         plan.calls.rules = Some(Arc::new(Policy::new(rules, Do::Allow)));
         plan.state_dir = Some(folder.path().to_owned());
+        plan.calls.hooks = hooks;
     })
 }
 
@@ -178,6 +186,28 @@ async fn an_accepted_call_is_sent_once_and_a_declined_one_never() {
         let done = world.decide(&client, &asked, 5, true, "once").await;
         assert!(done.to_string().contains("amount"), "{}: {done}", world.described());
         assert_eq!(world.sent(), [json!({ "amount": 5 })], "{}", world.described());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn hooks_after_a_call_see_no_call_that_waits_for_approval() {
+    for (era, by) in combinations() {
+        let mut world = World::new(era, by, Approval::default());
+        world.gateway.end().await;
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let noted = seen.clone();
+        let after = hook("after", Point::PostToolCall, move |event| {
+            noted.lock().push(event.data["result"].clone());
+            Verdict::pass()
+        });
+        world.gateway = gateway_with(&world.folder, &world.double, world.approval, vec![after]);
+        let client = world.client("alice").await;
+        let asked = world.ask(&client, 5).await;
+        assert_eq!(*seen.lock(), Vec::<Value>::new(), "{}", world.described());
+        world.decide(&client, &asked, 5, true, "once").await;
+        let seen = seen.lock();
+        let is_sent = seen.len() == 1 && seen[0].to_string().contains("amount");
+        assert!(is_sent, "{}: {seen:?}", world.described());
     }
 }
 
