@@ -148,6 +148,11 @@ impl Registered {
         self.hook.ignores(point, json)
     }
 
+    /// How long it may run.
+    pub fn timeout(&self) -> Duration {
+        self.timeout
+    }
+
     fn fits(&self, point: Point, subject: Option<&str>) -> bool {
         let subject = subject.unwrap_or_default();
         let is_tool = matches!(point, Point::PreToolCall | Point::PostToolCall);

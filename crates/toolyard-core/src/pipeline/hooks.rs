@@ -3,6 +3,7 @@
 
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use toolyard_hooks::{Block, Event, Note, Outcome, Point, Registered, fail, run};
@@ -47,6 +48,9 @@ pub(super) fn step(hooks: &ToolHooks) -> Option<Arc<dyn Step>> {
     let is_needed = !hooks.before.is_empty() || !hooks.after.is_empty();
     is_needed.then(|| Arc::new(Hooked { hooks: Arc::new(hooks.clone()) }) as Arc<dyn Step>)
 }
+
+/// Extra time for the review of a call that has timed out.
+const MOMENT: Duration = Duration::from_secs(1);
 
 struct Hooked {
     hooks: Arc<ToolHooks>,
@@ -102,7 +106,7 @@ async fn reviewed(after: Arc<After>, call: Call, next: Next) -> Answer {
     let (open, clock, approval) = (call.open.clone(), call.deadline.clone(), call.approval.clone());
     if let Some(clock) = &clock {
         let after = after.clone();
-        clock.set_on_timeout(move |error| Box::pin(async move { after.error(error).await }));
+        clock.set_on_timeout(move |error| Box::pin(async move { after.error_in_time(error).await }));
     }
     let answer = next.run(call).await;
     if let Some(clock) = &clock {
@@ -164,6 +168,18 @@ impl After {
             return Err(error.with_result(result));
         }
         Ok(own_result(self.call.origin.revision, result))
+    }
+
+    /// The same for a call that has timed out, with a limit: a hook may also wait for its turn.
+    async fn error_in_time(&self, error: CallError) -> Answer {
+        let most = self.hooks.after.iter().map(|hook| hook.timeout()).sum::<Duration>() + MOMENT;
+        let unfinished = || {
+            let call = &self.call;
+            let message = format!("{} timed out, and so did the hooks after it", call.subject());
+            CallError::timeout(message).at(call.upstream.name())
+        };
+        let reviewed = tokio::time::timeout(most, self.error(error)).await;
+        reviewed.unwrap_or_else(|_| Err(unfinished()))
     }
 
     /// The result as the hooks leave it.

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use serde_json::{Value, json};
+use tokio::sync::Semaphore;
 use toolyard_core::{Gateway, ToolRule, ToolSettings, Validate};
 use toolyard_hooks::{Event, Hook, HookKind, HookPlan, OnFailure, OwnHook, Point, Verdict};
 use toolyard_model::{AnswerBody, BoxFuture};
@@ -195,6 +196,33 @@ impl Hook for Slow {
             tokio::time::sleep(Duration::from_mins(4)).await;
             Ok(Verdict::block("withheld"))
         })
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn hooks_that_get_no_turn_end_with_the_call_that_timed_out() {
+    let silent: Behaviour = Arc::new(|_, _| Box::pin(std::future::pending()));
+    let double = Double::with(NEW, &["t"], silent);
+    let stuck = HookPlan::new("stuck", Point::PostToolCall, HookKind::Own(OwnHook(Arc::new(Stuck))));
+    let gateway = start(&[("a", &double)], |plan| plan.calls.hooks = vec![stuck]);
+    let client = Client::new(&gateway, NEW, "");
+    client.tools().await;
+    let call = client.call("a__t", json!({}));
+    let answer = tokio::time::timeout(Duration::from_mins(10), call).await.unwrap().unwrap();
+    assert_eq!(answer["content"][0]["text"], "a:t timed out, and so did the hooks after it");
+    assert_eq!(answer["_meta"]["dev.toolyard/error"]["kind"], "timeout");
+}
+
+/// Never gets a turn.
+struct Stuck;
+
+impl Hook for Stuck {
+    fn run(&self, _: Arc<Event>) -> BoxFuture<Result<Verdict, String>> {
+        Box::pin(async { Ok(Verdict::pass()) })
+    }
+
+    fn turns(&self) -> Option<Arc<Semaphore>> {
+        Some(Arc::new(Semaphore::new(0)))
     }
 }
 
