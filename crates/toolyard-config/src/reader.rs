@@ -89,6 +89,11 @@ impl<'a> Reader<'a> {
 
     /// Reads one part of the file while variables that are not set are treated like this. Returns the first of them
     /// that disables this part.
+    /// Whether a reference without a value is an error.
+    pub(crate) fn needs_values(&self) -> bool {
+        self.unset == Unset::Error
+    }
+
     pub(crate) fn with_unset<T>(
         &mut self,
         unset: Unset,

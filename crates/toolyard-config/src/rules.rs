@@ -73,10 +73,15 @@ fn texts(reader: &mut Reader<'_>, field: &Field) -> Vec<String> {
 }
 
 /// A text with its references expanded. One without a value stays as it is, besides being an error: a rule without the
-/// pattern would match more.
+/// pattern would match more. For the same reason, references must not leave it empty.
 fn text(reader: &mut Reader<'_>, field: &Field) -> Option<String> {
     let written = field.text(reader)?;
-    Some(field.expanded(reader).unwrap_or(written))
+    let text = field.expanded(reader).unwrap_or_else(|| written.clone());
+    if text.is_empty() && !written.is_empty() && reader.needs_values() {
+        let help = "a rule with an empty text could allow too much; give the reference a value";
+        field.error(reader, "is empty, because its references have empty values", help);
+    }
+    Some(text)
 }
 
 fn read_annotations(reader: &mut Reader<'_>, field: Field) -> Annotations {

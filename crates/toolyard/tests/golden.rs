@@ -60,7 +60,7 @@ fn configs() -> Vec<PathBuf> {
     configs
 }
 
-/// The output of the command, in an environment in which only `GREETING` is set.
+/// The output of the command, in an environment in which only `GREETING` and an empty `EMPTY` are set.
 fn validate(config: &Path, flags: &[&str]) -> String {
     let output = Command::new(env!("CARGO_BIN_EXE_toolyard"))
         .args(["validate", "--config"])
@@ -69,6 +69,7 @@ fn validate(config: &Path, flags: &[&str]) -> String {
         .current_dir(folder())
         .env_clear()
         .env("GREETING", "hello")
+        .env("EMPTY", "")
         .output()
         .unwrap();
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
