@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
-use serde_json::json;
 use toolyard_core::Plan;
 use toolyard_core::pipeline::{Call, ExtraSteps, Next, Step};
 use toolyard_model::{Answer, BoxFuture};
