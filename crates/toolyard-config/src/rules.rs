@@ -183,3 +183,34 @@ fn read_approval(section: &mut Section, reader: &mut Reader<'_>) -> Approval {
         wait: wait.unwrap_or(usual.wait),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::packs::KnownPacks;
+    use crate::{Problem, ReadContext, load_text};
+
+    /// The keys with problems, if `EMPTY` is a variable without text.
+    fn problems(text: &str, is_for_running: bool) -> Vec<String> {
+        let context = ReadContext {
+            variables: &|name| (name == "EMPTY").then(String::new),
+            secrets: &|_| Ok(None),
+            commands: None,
+            packs: &KnownPacks { packs: Vec::new(), missing: Vec::new() },
+            is_for_running,
+        };
+        let problems = load_text(text.to_owned(), "/".as_ref(), &context).problems;
+        let errors = problems.iter().filter(|problem| Problem::is_error(problem));
+        errors.map(|error| format!("{} {}", error.key, error.message)).collect()
+    }
+
+    #[test]
+    fn a_text_that_variables_leave_empty_is_an_error_where_the_gateway_starts() {
+        let rule = "[[rules]]\nwho = \"${EMPTY}\"\ntools = [\"s:*\", \"${EMPTY}\"]\n\
+            args = { \"/a\" = { below = \"${EMPTY}\" }, \"/b\" = { equals = \"\" } }\ndo = \"deny\"\n";
+        let what = "is empty, because its references have empty values";
+        let expected = ["who", "tools[1]", "args.\"/a\".below"].map(|key| format!("rules[0].{key} {what}"));
+        assert_eq!(problems(rule, false), expected);
+        assert_eq!(problems(rule, true), Vec::<String>::new(), "the running gateway has its own variables");
+        assert_eq!(problems(&rule.replace("${EMPTY}", "a${EMPTY}"), false), Vec::<String>::new());
+    }
+}
