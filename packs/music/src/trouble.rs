@@ -38,7 +38,9 @@ pub(crate) fn with_hint(error: JailError) -> ToolError {
                 "the user that runs this program may not do that: check owner and permissions"
             }
             std::io::ErrorKind::StorageFull => "the disk is full: nothing was changed",
-            std::io::ErrorKind::ReadOnlyFilesystem => "the file system is read-only",
+            std::io::ErrorKind::ReadOnlyFilesystem => {
+                "the file system is mounted read-only: mount it for writing, or use another root"
+            }
             _ => "the system refused it: check the disk and the name",
         },
         _ => return error.into(),
@@ -103,7 +105,7 @@ mod tests {
             (JailError::Changed { path: path() }, "nothing was written"),
             (io(io::ErrorKind::PermissionDenied), "check owner and permissions"),
             (io(io::ErrorKind::StorageFull), "the disk is full"),
-            (io(io::ErrorKind::ReadOnlyFilesystem), "only be read from"),
+            (io(io::ErrorKind::ReadOnlyFilesystem), "mount it for writing"),
             (io(io::ErrorKind::Other), "check the disk"),
         ];
         let mut places: Vec<usize> = table.iter().map(|(error, _)| place(error).unwrap()).collect();
